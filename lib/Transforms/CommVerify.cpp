@@ -240,22 +240,48 @@ private:
     return result;
   }
 
-  /// The collectives in flight that may be complete after a wait. A future from a loop or a branch may be any future
+  /// Returns true if a wait may complete a collective of the block. A future from a loop or a branch may be any future
   /// that was passed on and has the same storage in flight. What may be complete is not reported.
-  llvm::SmallVector<Operation *> findCompleted(WaitOp wait) {
-    Value future = wait.getFuture();
-    if (Operation *start = storage.startOf(future))
-      return flights.contains(start) ? llvm::SmallVector<Operation *>{start} : llvm::SmallVector<Operation *>();
-    llvm::ArrayRef<StorageId> waitedFor = storage.of(future);
+  bool mayComplete(WaitOp wait, CollectiveOpInterface start) const {
+    Value future = wait.getFuture(), started = start.getCollectiveFuture();
+    if (Operation *known = storage.startOf(future))
+      return known == start;
+    return !llvm::all_of(started.getUsers(), llvm::IsaPred<WaitOp>) && haveCommonClass(future, started);
+  }
+
+  bool haveCommonClass(Value a, Value b) const {
+    return llvm::any_of(storage.of(a), [&](StorageId id) { return llvm::is_contained(storage.of(b), id); });
+  }
+
+  /// The collectives in flight that may be complete after a wait.
+  llvm::SmallVector<Operation *> findCompleted(WaitOp wait) const {
     llvm::SmallVector<Operation *> completed;
-    for (auto &[start, ids] : flights) {
-      auto users = cast<CollectiveOpInterface>(start).getCollectiveFuture().getUsers();
-      bool isPassedOn = !llvm::all_of(users, llvm::IsaPred<WaitOp>);
-      if (isPassedOn && llvm::any_of(ids, [&](StorageId id) { return llvm::is_contained(waitedFor, id); }))
+    if (Operation *start = storage.startOf(wait.getFuture())) {
+      if (flights.contains(start))
         completed.push_back(start);
+      return completed;
     }
+    for (Operation *start : llvm::make_first_range(flights))
+      if (mayComplete(wait, cast<CollectiveOpInterface>(start)))
+        completed.push_back(start);
     llvm::sort(completed, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
     return completed;
+  }
+
+  /// Returns true if a collective of the block may be complete whenever control reaches `op` in a nested region. A loop
+  /// may put another collective in flight after the wait for a future that it carries, and carry what that one uses to
+  /// the next iteration: such a wait completes nothing outside of its iteration.
+  bool isCompleteBefore(Operation *op, CollectiveOpInterface start) const {
+    bool complete = false;
+    for (; op->getBlock() != &block; op = op->getParentOp()) {
+      auto isBefore = [&](Operation *wait) { return wait->isBeforeInBlock(op); };
+      if (llvm::any_of(findCertainWaits(start.getCollectiveFuture(), *op->getBlock()), isBefore))
+        return true;
+      complete |= llvm::any_of(op->getBlock()->getOps<WaitOp>(),
+                               [&](WaitOp wait) { return isBefore(wait) && mayComplete(wait, start); });
+      complete &= !isa<LoopLikeOpInterface>(op->getParentOp());
+    }
+    return complete;
   }
 
   void beginFlight(CollectiveOpInterface start) {
@@ -305,13 +331,20 @@ private:
 
   /// Returns true if a value may overlap what an entry of storage class `id` has in flight.
   bool mayBeInUse(Value value, InFlight entry, StorageId id) {
-    auto mayOverlap = [&](Value choice) {
-      return llvm::is_contained(storage.of(choice), id) && !areApart(entry.value, choice);
-    };
     // What a branch or a loop makes of a tensor may be a copy of it; StorageMap knows which.
     if (!isa<BaseMemRefType>(value.getType()))
-      return mayOverlap(value);
-    return choices.mayBeInUse(value, cast<CollectiveOpInterface>(entry.start), mayOverlap);
+      return llvm::is_contained(storage.of(value), id) && !areApart(entry.value, value);
+    // The result of an operation with regions has the classes of all that its regions may join. Those of the values
+    // that it is chosen from are fewer, and one of them may be of a region.
+    llvm::SmallVector<Value> used = choices.findChoices(entry.value);
+    auto mayOverlap = [&](Value choice) {
+      if (areApart(entry.value, choice))
+        return false;
+      return used.empty() || choices.isChosen(choice) ||
+             llvm::any_of(used, [&](Value part) { return haveCommonClass(part, choice) && !areApart(part, choice); });
+    };
+    auto start = cast<CollectiveOpInterface>(entry.start);
+    return choices.mayBeInUse(value, mayOverlap, [&](Operation *op) { return isCompleteBefore(op, start); });
   }
 
   LogicalResult checkOperand(OpOperand &operand) {

@@ -6,13 +6,12 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Follows a value back to those that it is chosen from. A choice that control flow takes behind a certain wait is
-// complete, whatever happens on the other paths.
+// Follows a value back to those that it is chosen from. A choice that control flow takes behind the wait is complete,
+// whatever happens on the other paths.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "MemoryChoices.h"
-#include "CommSched/Analysis/CertainWait.h"
 #include "CommSched/Analysis/Storage.h"
 
 using namespace mlir;
@@ -28,31 +27,66 @@ MemoryChoices::MemoryChoices(Block &block) {
     });
 }
 
-bool MemoryChoices::mayBeInUse(Value value, CollectiveOpInterface start,
-                               llvm::function_ref<bool(Value)> mayOverlap) const {
-  llvm::SmallPtrSet<Value, 8> visited;
-  return visit(value, start, mayOverlap, visited);
-}
-
-/// Returns true if the future is complete whenever control reaches `op` within its block.
-static bool isCompleteBefore(Operation *op, Value future) {
-  return llvm::any_of(findCertainWaits(future, *op->getBlock()),
-                      [&](Operation *wait) { return wait->isBeforeInBlock(op); });
-}
-
-bool MemoryChoices::visit(Value value, CollectiveOpInterface start, llvm::function_ref<bool(Value)> mayOverlap,
-                          llvm::SmallPtrSetImpl<Value> &visited) const {
-  if (!visited.insert(value).second || !mayOverlap(value))
-    return false;
-  if (auto select = value.getDefiningOp<SelectLikeOpInterface>())
-    return visit(select.getTrueValue(), start, mayOverlap, visited) ||
-           visit(select.getFalseValue(), start, mayOverlap, visited);
-  if (auto passed = operands.find(value); passed != operands.end())
-    return llvm::any_of(passed->second, [&](OpOperand *operand) {
-      return !isCompleteBefore(operand->getOwner(), start.getCollectiveFuture()) &&
-             visit(operand->get(), start, mayOverlap, visited);
-    });
+/// The value of which a memref is a view; null for other values.
+static Value getViewed(Value value) {
   auto result = dyn_cast<OpResult>(value);
-  Value source = result && isa<BaseMemRefType>(value.getType()) ? getAliasedValue(result) : Value();
-  return !source || visit(source, start, mayOverlap, visited);
+  return result && isa<BaseMemRefType>(value.getType()) ? getAliasedValue(result) : Value();
+}
+
+bool MemoryChoices::mayBeInUse(Value value, llvm::function_ref<bool(Value)> mayOverlap,
+                               llvm::function_ref<bool(Operation *)> isComplete) const {
+  SmallVector<Value> worklist = {value};
+  llvm::SmallPtrSet<Value, 8> visited;
+  while (!worklist.empty()) {
+    Value choice = worklist.pop_back_val();
+    if (!visited.insert(choice).second || !mayOverlap(choice))
+      continue;
+    if (Value source = getViewed(choice)) {
+      worklist.push_back(source);
+      continue;
+    }
+    SmallVector<OpOperand *> passed = getPassed(choice);
+    if (passed.empty())
+      return true;
+    for (OpOperand *operand : passed)
+      if (!isComplete(operand->getOwner()))
+        worklist.push_back(operand->get());
+  }
+  return false;
+}
+
+SmallVector<OpOperand *> MemoryChoices::getPassed(Value value) const {
+  while (Value source = getViewed(value))
+    value = source;
+  if (!isa<BaseMemRefType>(value.getType()))
+    return {};
+  auto select = value.getDefiningOp<SelectLikeOpInterface>();
+  if (!select)
+    return operands.lookup(value);
+  SmallVector<OpOperand *> passed;
+  for (OpOperand &operand : select->getOpOperands())
+    if (operand.get() == select.getTrueValue() || operand.get() == select.getFalseValue())
+      passed.push_back(&operand);
+  return passed;
+}
+
+bool MemoryChoices::isChosen(Value value) const { return !getPassed(value).empty(); }
+
+SmallVector<Value> MemoryChoices::findChoices(Value value) const {
+  constexpr size_t kMostChoices = 64;
+  SmallVector<Value> choices, worklist = {value};
+  llvm::SmallPtrSet<Value, 8> visited;
+  while (!worklist.empty()) {
+    Value choice = worklist.pop_back_val();
+    if (!visited.insert(choice).second)
+      continue;
+    SmallVector<OpOperand *> passed = getPassed(choice);
+    if (passed.empty())
+      choices.push_back(choice);
+    for (OpOperand *operand : passed)
+      worklist.push_back(operand->get());
+    if (choices.size() > kMostChoices)
+      return {};
+  }
+  return choices;
 }

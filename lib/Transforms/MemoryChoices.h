@@ -16,6 +16,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/SmallVector.h"
 
 namespace commsched {
 
@@ -25,14 +26,23 @@ public:
   /// O(operations of the block).
   explicit MemoryChoices(mlir::Block &block);
 
-  /// Returns true if `value` may be memory that `start` still uses. `mayOverlap` says whether a value may have a byte
-  /// in common with that memory; it may hold for values that do not. O(values that lead to `value`).
-  bool mayBeInUse(mlir::Value value, comm::CollectiveOpInterface start,
-                  llvm::function_ref<bool(mlir::Value)> mayOverlap) const;
+  /// Returns true if `value` may be memory that a collective still uses. `mayOverlap` says whether a value may have a
+  /// byte in common with that memory; it may hold for values that do not. `isComplete` says whether the collective is
+  /// complete when control reaches an operation of a nested region. O(values that lead to `value`).
+  bool mayBeInUse(mlir::Value value, llvm::function_ref<bool(mlir::Value)> mayOverlap,
+                  llvm::function_ref<bool(mlir::Operation *)> isComplete) const;
+
+  /// Returns true if `value`, or the value of which it is a view, is one of several.
+  bool isChosen(mlir::Value value) const;
+
+  /// The values that `value`, or the value of which it is a view, is chosen from: `value` alone if it is not chosen.
+  /// Empty if there are more than 64. O(values that lead to `value`).
+  llvm::SmallVector<mlir::Value> findChoices(mlir::Value value) const;
 
 private:
-  bool visit(mlir::Value value, comm::CollectiveOpInterface start, llvm::function_ref<bool(mlir::Value)> mayOverlap,
-             llvm::SmallPtrSetImpl<mlir::Value> &visited) const;
+  /// The operands from which a select or control flow takes `value`, or the memref of which it is a view. Empty for
+  /// other values; a tensor that a loop returns may be a copy of what it was given.
+  llvm::SmallVector<mlir::OpOperand *> getPassed(mlir::Value value) const;
 
   /// Indexed by result or argument of a region operation: the operands from which control flow takes its value.
   mlir::RegionBranchInverseSuccessorMapping operands;

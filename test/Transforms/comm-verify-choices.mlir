@@ -107,3 +107,100 @@ func.func @carried(%x: memref<4xf32>, %other: memref<16xf32>, %v: f32, %i: index
   %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   return
 }
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that what a branch yields behind the wait for a future that a loop returns is complete: the future may be any
+// that the loop has carried, and the first one is in flight for the loop alone.
+func.func @yielded_behind_wait_for_loop(%x: memref<4xf32>, %other: memref<16xf32>, %c: i1, %n: index, %i: index) -> f32 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %dest = memref.alloc() : memref<16xf32>
+  %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %last = scf.for %k = %c0 to %n step %c1 iter_args(%g = %f) -> (!comm.future<memref<16xf32>>) {
+    %v = comm.wait %g : !comm.future<memref<16xf32>>
+    %next = memref.alloc() : memref<16xf32>
+    %h = comm.all_gather %x into %next on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+    scf.yield %h : !comm.future<memref<16xf32>>
+  }
+  %r = scf.if %c -> (memref<16xf32>) {
+    %w = comm.wait %last : !comm.future<memref<16xf32>>
+    scf.yield %w : memref<16xf32>
+  } else {
+    scf.yield %other : memref<16xf32>
+  }
+  %v = memref.load %r[%i] : memref<16xf32>
+  return %v : f32
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that the wait for a loop's future in one branch completes nothing for what the other branch yields.
+func.func @yielded_without_wait_for_loop(%x: memref<4xf32>, %c: i1, %n: index, %i: index) -> f32 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %dest = memref.alloc() : memref<16xf32>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %last = scf.for %k = %c0 to %n step %c1 iter_args(%g = %f) -> (!comm.future<memref<16xf32>>) {
+    scf.yield %g : !comm.future<memref<16xf32>>
+  }
+  %r = scf.if %c -> (memref<16xf32>) {
+    %w = comm.wait %last : !comm.future<memref<16xf32>>
+    scf.yield %w : memref<16xf32>
+  } else {
+    scf.yield %dest : memref<16xf32>
+  }
+  // expected-error @+1 {{reads operand #0, which is in flight}}
+  %v = memref.load %r[%i] : memref<16xf32>
+  return %v : f32
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func private @choose(%a: memref<16xf32>, %b: memref<16xf32>) -> memref<16xf32>
+
+// Tests that a collective into the result of a branch has that memory in flight which the branch may yield, and no other
+// that its regions use.
+func.func @destination_is_chosen(%x: memref<4xf32>, %a: memref<16xf32>, %b: memref<16xf32>, %other: memref<16xf32>, %c: i1, %v: f32, %i: index) {
+  %r = scf.if %c -> (memref<16xf32>) {
+    %unused = func.call @choose(%a, %other) : (memref<16xf32>, memref<16xf32>) -> memref<16xf32>
+    scf.yield %a : memref<16xf32>
+  } else {
+    scf.yield %b : memref<16xf32>
+  }
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %x into %r on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  memref.store %v, %other[%i] : memref<16xf32>
+  // expected-error @+1 {{writes operand #1, which is in flight}}
+  memref.store %v, %b[%i] : memref<16xf32>
+  %w = comm.wait %f keeping (%x, %r : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a buffer that a branch allocates and yields is in flight, too.
+func.func @destination_is_allocated_in_a_branch(%x: memref<4xf32>, %c: i1, %v: f32, %i: index) {
+  %r = scf.if %c -> (memref<16xf32>) {
+    %a = memref.alloc() : memref<16xf32>
+    scf.yield %a : memref<16xf32>
+  } else {
+    %b = memref.alloc() : memref<16xf32>
+    scf.yield %b : memref<16xf32>
+  }
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %x into %r on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  // expected-error @+1 {{writes operand #1, which is in flight}}
+  memref.store %v, %r[%i] : memref<16xf32>
+  %w = comm.wait %f keeping (%x, %r : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  return
+}
