@@ -14,9 +14,10 @@
 
 planted/faults.py has the faults. The source tree and what was built stay as they are: the mutated copy is compiled with
 the command of the original, and its object takes the place of the original's when the tools, or the runtime's library,
-are linked again. The random programs run as FuzzPrograms has them. No result depends on the second analysis of accesses
-as long as the first one is right, so its faults go to the test CertificateOrder first, which compares the two. A fault
-takes ten seconds to two minutes of one core. Exit code 1: a fault was not found that the table says is found.
+are linked again. The random programs run as FuzzPrograms has them. A fault that they do not find names the test of lit or
+GoogleTest that does; that test has to pass without the fault. No result depends on the second analysis of accesses as
+long as the first one is right, so its faults go to the test CertificateOrder first, which compares the two. A fault takes
+ten seconds to two minutes of one core. Exit code 1: a fault was not found that the table says is found.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from planted.faults import FAULTS, Fault  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LEAST = 40  # faults
-REFUSALS = 2  # as FuzzPrograms allows
+REFUSALS, PATIENCE = 2, 5  # as FuzzPrograms has them
 SECOND_ANALYSIS = ("Analysis/MemoryFlow.cpp", "Analysis/AccessOrder.cpp")
 TOOLS = ["comm-opt", "comm-run"]
 LIBRARIES = {"lib/Runtime/Nccl/": "libcommrt_nccl.so", "lib/Runtime/": "libcommrt.so"}
@@ -59,7 +60,18 @@ def check():
     for fault in FAULTS:
         if mutated(fault) == (ROOT / "lib" / fault.file).read_text():
             raise SystemExit(f"fault '{fault.name}' changes nothing")
+        if fault.test and not has_test(fault.test):
+            raise SystemExit(f"fault '{fault.name}' names the test {fault.test}, which does not exist")
     print(f"{len(FAULTS)} faults apply")
+
+
+def has_test(name):
+    """Whether a test exists: a file of lit, or `Program:Suite.Name` of GoogleTest."""
+    program, _, case = name.partition(":")
+    if not case:
+        return (ROOT / "test" / name).exists()
+    declared = re.compile(r"TEST(_F|_P)?\(\s*{},\s*{}\)".format(*case.split(".")))
+    return any(declared.search(path.read_text()) for path in (ROOT / "test").rglob("*.cpp"))
 
 
 class Workshop:
@@ -112,7 +124,7 @@ class Workshop:
         library = next((name for folder, name in LIBRARIES.items() if f"lib/{fault.file}".startswith(folder)), None)
         if not library:
             _, made = self.compile(fault, entries[0])
-            for tool in TOOLS:
+            for tool in TOOLS + ([fault.test.partition(":")[0]] if ":" in fault.test else []):
                 words, place = self.links(f"bin/{tool}")
                 words[place] = str(self.scratch / "bin" / tool)
                 words.insert(next(i for i, word in enumerate(words) if word.endswith(".a")), made)
@@ -134,7 +146,7 @@ class Workshop:
         log = self.scratch / "log"
         log.unlink(missing_ok=True)
         command = [sys.executable, "-B", ROOT / "test/Run/fuzz_programs.py", "--bin", tools, "--first", str(self.options.first),
-                   "--count", str(self.options.count), "--reports", "0", "--refusals", str(REFUSALS), "--stop", "--log", log]
+                   "--count", str(self.options.count), "--reports", "0", "--refusals", str(REFUSALS), "--patience", str(PATIENCE), "--stop", "--log", log]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode == 0:
             return ""
@@ -149,9 +161,33 @@ class Workshop:
         command = [sys.executable, "-B", ROOT / "test/Certificate/forge_order.py", "--comm-opt", tools / "comm-opt"]
         return subprocess.run(command, capture_output=True, text=True).returncode != 0
 
+    def fails(self, test, tools):
+        """Whether a test of lit or GoogleTest fails with the tools of a folder."""
+        program, _, case = test.partition(":")
+        if case:
+            command = [tools / program, f"--gtest_filter={case}"]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=self.scratch)
+            return done.returncode != 0
+        # A suite of its own, so that the outputs of the tests lie in the scratch folder.
+        suite, site = self.scratch / "lit", (self.build / "test/lit.site.cfg.py").read_text()
+        suite.mkdir(exist_ok=True)
+        site = re.sub(r'(config.commsched_tools_dir = ).*', rf'\1"{tools}"', site)
+        site = re.sub(r'(config.commsched_lib_dir = ).*', rf'\1"{tools.parent / "lib"}"', site)
+        (suite / "lit.site.cfg.py").write_text(f'{site}\nconfig.test_exec_root = "{suite}"\n')
+        cache = (self.build / "CMakeCache.txt").read_text()
+        lit = re.search(r"^LLVM_EXTERNAL_LIT:\w+=(.*)$", cache, re.MULTILINE)[1]
+        done = subprocess.run([lit, "-q", suite / test], capture_output=True, text=True)
+        if done.returncode not in (0, 1) or "Failed Tests" not in done.stdout and done.returncode:
+            raise SystemExit(f"the test {test} cannot be run:\n{done.stdout}{done.stderr}")
+        return done.returncode == 1
+
     def verdict(self, fault):
         """The test that finds it, and how."""
         tools = self.make(fault)
+        if fault.test:
+            if self.fails(fault.test, self.build / "bin"):
+                raise SystemExit(f"the test {fault.test} fails without a fault")
+            return (fault.test, "fails") if self.fails(fault.test, tools) else ("", "not found")
         is_second = fault.file in SECOND_ANALYSIS
         if is_second and self.compare_analyses(tools):
             return "CertificateOrder", "the second analysis allows what the first one forbids"

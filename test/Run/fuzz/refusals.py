@@ -19,6 +19,8 @@ REASONS = [
     (r"futures? (that )?leaves? .*(function|block).*calls?", "calls on tensors beside a future that leaves (Runtime.md)"),
     (r"'comm\.compute' op cannot be bufferized: expected a known size for its result",
      "the result of a computation on tensors has a symbolic size (Runtime.md)"),
+    (r"expected a contiguous destination, or exactly one wait in the block of the start",
+     "a part of a buffer that is not contiguous is written, and its future has another use than one wait (Runtime.md)"),
 ]
 # The same for programs that keep memrefs in memory.
 KEPT = [

@@ -7,13 +7,14 @@ from collections import namedtuple
 
 # `file`: below lib. `edits`: each from a text that occurs exactly once to another one. The second analysis of accesses only
 # checks the first one: no result depends on it as long as the first one is right, so CertificateOrder has to find its
-# faults.
-Fault = namedtuple("Fault", "name file edits")
+# faults. `test`: a file of lit below test, or `Program:Suite.Name` of GoogleTest, for a fault that random programs do not
+# find.
+Fault = namedtuple("Fault", "name file edits test", defaults=("",))
 FAULTS = []
 
 
-def fault(name, file, *edits):
-    FAULTS.append(Fault(name, file, edits))
+def fault(name, file, *edits, test=""):
+    FAULTS.append(Fault(name, file, edits, test))
 
 
 DEPENDENCE = "Analysis/Dependence.cpp"
