@@ -44,24 +44,27 @@ class Values:
         return self.pick(lambda v: not v.type.memory and v.written and accept(v))
 
     def elementwise(self, out):
-        """linalg on values."""
+        """linalg on values, with an empty destination or another value: its contents may be needed afterwards."""
         a = self.pick_pure()
         if not a:
             return
         b = self.pick_pure(lambda v: v.type == a.type)
+        dest = self.pick_pure(lambda v: v.type == a.type) if self.rng.random() < 0.4 else None
         kind = self.rng.choice(["add", "sub", "max", "mul"] if a.type.element in INTEGERS else ["add", "sub"])
         type_, names = a.type, (a.name, b.name)
         lines, dims = [], []
-        for i in sorted(type_.dynamic):
+        for i in sorted(type_.dynamic if not dest else ()):
             dim = self.name("n")
             lines.append(f"{dim} = tensor.dim {a.name}, %c{i} : {type_}")
             dims.append(dim)
         result = self.new_tensor(type_)
         n = result.name
-        lines += [f"{n}e = tensor.empty({', '.join(dims)}) : {type_}",
-                  f"{n} = linalg.{kind} ins({a.name}, {b.name} : {type_}, {type_}) outs({n}e : {type_}) -> {type_}"]
+        lines += [] if dest else [f"{n}e = tensor.empty({', '.join(dims)}) : {type_}"]
+        place = dest.name if dest else f"{n}e"
+        lines.append(f"{n} = linalg.{kind} ins({a.name}, {b.name} : {type_}, {type_}) outs({place} : {type_}) -> {type_}")
         out.append(Step(lines, lambda state, env, active: env.__setitem__(n, each(
-            state, active, lambda rank: combine(kind, env[names[0]][rank], env[names[1]][rank], type_.element))), [n], names))
+            state, active, lambda rank: combine(kind, env[names[0]][rank], env[names[1]][rank], type_.element))), [n],
+            [*names, place] if dest else names))
 
     def compute(self, out):
         """comm.compute on values or storage, with a new result of either kind."""
