@@ -92,10 +92,11 @@ static void addAddressSources(StorageSources &sources, Operation *op) {
 
 bool commsched::detail::mayKeepAddress(OpOperand &operand) {
   Operation *op = operand.getOwner();
+  // A function may also take the buffer of a tensor.
+  if (hasUnknownEffects(op))
+    return hasStorage(operand.get());
   if (!isa<BaseMemRefType>(operand.get().getType()))
     return false;
-  if (hasUnknownEffects(op))
-    return true;
   if (isa<StorageOpInterface, CollectiveOpInterface, ViewLikeOpInterface>(op) || op->getNumRegions() > 0 ||
       op->hasTrait<OpTrait::IsTerminator>())
     return false;

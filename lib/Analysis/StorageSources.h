@@ -51,7 +51,7 @@ bool isAllocated(mlir::OpResult result);
 bool isPrivateAllocation(mlir::Value value);
 
 /// Returns true if the operation may keep the address of a memref: it stores the address, hides it in another value, or
-/// nobody knows what it does.
+/// nobody knows what it does. Then it may keep that of a tensor's buffer, too.
 bool mayKeepAddress(mlir::OpOperand &operand);
 
 } // namespace commsched::detail

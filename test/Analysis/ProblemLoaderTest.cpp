@@ -338,6 +338,19 @@ TEST_F(ProblemLoaderTest, AWaitInARegionIsOneOfItsOperation) {
   EXPECT_EQ(lowerBound(block.problem).makespan, 150000);
 }
 
+// What a function is given may be what is loaded from memory afterwards, a tensor too: the function may store its buffer.
+TEST_F(ProblemLoaderTest, AFunctionMayKeepTheBufferOfATensor) {
+  load("%f: (tensor<8xf32>) -> (), %x: tensor<8xf32>, %y: tensor<8xf32>, %m: memref<1xmemref<8xf32>>, %v: f32", R"(
+    %i = arith.constant 0 : index
+    func.call_indirect %f(%x) : (tensor<8xf32>) -> ()
+    %kept = memref.load %m[%i] : memref<1xmemref<8xf32>>
+    memref.store %v, %kept[%i] : memref<8xf32>
+    %a = comm.compute "a"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    %b = comm.compute "b"(%y) : (tensor<8xf32>) -> tensor<8xf32>)");
+  EXPECT_TRUE(hasEdge(3, 4));
+  EXPECT_FALSE(hasEdge(3, 5));
+}
+
 // Two all-reduces on one communicator, 4 and 6 us: 10 us in any order.
 constexpr StringLiteral kReductionInARegion = R"(
     scf.if %c {
