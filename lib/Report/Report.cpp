@@ -173,11 +173,12 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
     snapshot.limitBound = joint.withLimit;
     snapshot.limitBoundBy = joint.describeWithLimit(problem);
     LowerBound any = joint;
-    if (options.anyBound && !options.load.bucketing) {
-      LoadOptions merging = options.load;
-      merging.bucketing = true;
+    LoadOptions merging = options.load;
+    merging.bucketing = true;
+    if (options.anyOrder)
+      merging.order = CollectiveOrder::Free;
+    if (options.anyBound && (!options.load.bucketing || merging.order != options.load.order))
       any = jointLowerBound(loadBlock(block, costs, merging).problem, limited);
-    }
     snapshot.anyBound = any.makespan;
     snapshot.anyBoundBy = any.describe(problem);
     snapshot.anyLimitBound = any.withLimit;
@@ -244,7 +245,9 @@ std::string commsched::certify(BlockReport &report) {
   BlockSnapshot &before = report.before;
   Ns makespan = report.after.makespan;
   dropBeatenSampledBounds(report);
-  if (makespan < before.orderBound && before.anyBound > 0) {
+  bool isWithin = report.after.peak <= report.limit;
+  auto bound = [&] { return isWithin ? std::max(before.jointBound, before.limitBound) : before.jointBound; };
+  if (makespan < bound() && before.anyBound > 0) {
     before.jointBound = before.anyBound;
     before.jointBoundBy = before.anyBoundBy;
     before.limitBound = before.anyLimitBound;
@@ -257,12 +260,11 @@ std::string commsched::certify(BlockReport &report) {
     if (before.jointBound == 0)
       dropBounds(before);
   }
-  bool isWithin = report.after.peak <= report.limit;
-  Ns bound = isWithin ? std::max(before.jointBound, before.limitBound) : before.jointBound;
-  if (makespan >= bound)
+  if (makespan >= bound())
     return {};
   if (!report.hasOtherPasses && isSameProgram(before, report.after))
-    return llvm::formatv("{0} takes {1} ns, which is less than its lower bound of {2} ns", report.name, makespan, bound)
+    return llvm::formatv("{0} takes {1} ns, which is less than its lower bound of {2} ns", report.name, makespan,
+                         bound())
         .str();
   dropBounds(before);
   return {};

@@ -40,6 +40,7 @@ ReportOptions makeReportOptions(const OverlapOptions &options, const MemoryBudge
   report.machine = options.machine;
   report.collectiveOrder = options.collectiveOrder;
   report.bucketing = options.bucketing;
+  report.keepsOrder = options.passes.empty(); // Such as comm-bucket, which knows no order.
   report.memory = memory;
   report.noise = noiseOptionsOf(options);
   report.reportFile = options.reportFile;

@@ -79,6 +79,24 @@ TEST(Report, ALimitBoundCountsWhereTheLimitIsKept) {
   EXPECT_NE(certify(report), "");
 }
 
+// Passes that know no order of collectives may get below the bound of that order, within the limit too.
+TEST(Report, AnotherOrderIsComparedWithAnyOrder) {
+  for (bool isWithin : {false, true}) {
+    BlockReport report = makeReport(119, 2);
+    report.before.orderBound = 110;
+    report.before.jointBound = 110;
+    report.before.anyBound = 100;
+    report.before.anyLimitBound = 105;
+    report.limit = 10;
+    report.after.peak = isWithin ? 10 : 11;
+    EXPECT_EQ(certify(report), "");
+    EXPECT_EQ(report.before.jointBound, isWithin ? 100 : 110);
+    EXPECT_EQ(report.before.limitBound, isWithin ? 105 : 120);
+    report.after.makespan = 99;
+    EXPECT_NE(certify(report), "");
+  }
+}
+
 TEST(Report, RegionsMayBecomeShorter) {
   BlockReport report = makeReport(79, 1);
   report.before.nestedTimes = 30;

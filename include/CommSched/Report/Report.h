@@ -141,7 +141,8 @@ struct BlockSnapshot {
   /// allowed.
   Ns orderBound = 0, jointBound = 0;
   std::string orderBoundBy, jointBoundBy;
-  /// As jointBound and limitBound, with bucketing always allowed: for a program that another pass has merged.
+  /// As jointBound and limitBound, with bucketing always allowed, and any order if MeasureOptions::anyOrder: for a
+  /// program that a pass has merged or reordered beyond the options.
   Ns anyBound = 0, anyLimitBound = 0;
   std::string anyBoundBy, anyLimitBoundBy;
   /// The bound for schedules whose peak is within MeasureOptions::boundBudget; at least the bound without that limit.
@@ -183,8 +184,10 @@ struct BlockSnapshot {
 struct MeasureOptions {
   LoadOptions load;
   bool bounds = true;
-  /// Whether to compute BlockSnapshot::anyBound. Without bucketing this loads the block a second time.
+  /// Whether to compute BlockSnapshot::anyBound. This loads the block a second time if it allows more than `load`.
   bool anyBound = false;
+  /// Whether BlockSnapshot::anyBound holds for collectives in any order, whatever `load` says.
+  bool anyOrder = false;
   bool timeline = false;
   /// The costs of the module in other scenarios; null if no error bars are wanted.
   const ErrorBars *errorBars = nullptr;

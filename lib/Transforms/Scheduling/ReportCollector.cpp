@@ -52,6 +52,7 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
   measure.boundBudget = options.memory;
   measure.timeline = !options.timelineFile.empty();
   measure.anyBound = true;
+  measure.anyOrder = !options.keepsOrder;
   measure.noise = options.noise;
   ErrorBars errorBars(costs, module);
   measure.errorBars = &errorBars;

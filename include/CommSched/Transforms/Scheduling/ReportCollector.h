@@ -30,6 +30,9 @@ struct ReportOptions {
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
   /// Whether the pipeline may merge collectives: the lower bound is then one for any bucketing.
   bool bucketing = false;
+  /// Whether all passes keep `collectiveOrder`. Otherwise a result below the bound for that order is compared with the
+  /// bound for any order.
+  bool keepsOrder = false;
   /// The peak limit.
   MemoryBudget memory;
   /// The scenarios in which makespans are sampled; they are valid.
