@@ -280,10 +280,28 @@ MUTATIONS = [
     ),
     # Ranks.
     mutation(
-        "parameters of other sizes do not tell programs apart",
+        "parameters that collectives carry do not tell programs apart",
         "ranks/weights.py",
         ("    if not inputs and not gradients:\n", "    if True:\n"),
-        killer="test_ranks.py::test_a_model_with_other_parameters_decides_for_itself",
+        killer="test_ranks.py::test_uneven_shards_are_of_one_class[1024-512-False]",
+    ),
+    mutation(
+        "whole parameters that no collective carries do not tell programs apart",
+        "ranks/weights.py",
+        ("        if not sizes:\n", "        if True:\n"),
+        killer="test_ranks.py::test_a_tensor_parallel_model_of_another_width_decides_for_itself",
+    ),
+    mutation(
+        "a forward graph decides for its backward graph",
+        "ranks/agreement.py",
+        (' += " backward" if is_backward(graph) else ""', ' += ""'),
+        killer="test_ranks.py::test_a_tensor_parallel_model_of_another_width_decides_for_itself",
+    ),
+    mutation(
+        "a forward graph from a cache tells its backward graph nothing",
+        "inductor/passes.py",
+        ("        weights.sizes_of_whole_parameters()\n", ""),
+        killer="test_ranks.py::test_the_backward_graph_knows_the_parameters_of_a_forward_graph_from_a_cache",
     ),
     mutation(
         "padded gradients are not those of parameters",

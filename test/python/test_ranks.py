@@ -358,6 +358,62 @@ def test_a_model_with_other_parameters_decides_for_itself(world, monkeypatch):
     assert all("decided_by" in r for r in _sharded(512))
 
 
+def _tensor_parallel(width, rows=16):
+    """Compiles a tensor-parallel model, whose collectives carry activations. Returns the reports of its graphs."""
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    import commsched.torch as ct
+
+    torch._dynamo.reset()
+    ct.reports()
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (8,))
+    layers = [torch.nn.Linear(n, m, bias=False) for _ in range(2) for n, m in ((width, 64), (64, width))]
+    model = torch.nn.Sequential(*layers)
+    for number, layer in enumerate(layers):
+        parallelize_module(layer, mesh, (ColwiseParallel, RowwiseParallel)[number % 2]())
+    aten = dict(fallback_by_default=True, fx_graph_cache=False, reorder_for_peak_memory=False)
+    with gloo.without_kernels():
+        f = torch.compile(lambda x: model(x).square().mean(), options={**ct.inductor_options(), **aten})
+        f(torch.randn(rows, width, requires_grad=True)).backward()
+    return [r for r in ct.reports() if r["place"] == "graph"]
+
+
+def test_a_tensor_parallel_model_of_another_width_decides_for_itself(world, monkeypatch):
+    """The models have one structure, as forward and backward graph have, and their collectives carry activations."""
+    from commsched.torch.ranks import agreement
+
+    monkeypatch.setattr(agreement, "_decisions", {})
+    for width in (32, 512):
+        reports = _tensor_parallel(width)
+        assert [(r["direction"], r["collectives"]) for r in reports] == [("forward", 2), ("backward", 2)]
+        assert not any("decided_by" in r for r in reports)
+    # Another rank may have another batch.
+    assert all(r["decided_by"] == "an earlier graph" for r in _tensor_parallel(512, rows=24))
+
+
+def test_the_backward_graph_knows_the_parameters_of_a_forward_graph_from_a_cache(world, monkeypatch):
+    """PyTorch forgets them when it has compiled the forward graph, or found its code."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    from commsched.torch.inductor.passes import GraphPass
+    from commsched.torch.options import Options
+    from commsched.torch.ranks import weights
+
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (8,))
+    local, whole = torch.nn.Parameter(torch.zeros(3)), torch.zeros(20, 4)
+    names = []
+    for tensors in ([local], [local, whole], [whole[:19]], [whole[:19], local]):
+        sharded = [torch.nn.Parameter(distribute_tensor(t, mesh, [Shard(0)])) for t in tensors if t is not local]
+        context = torch._guards.TracingContext(None)
+        monkeypatch.setattr(torch._guards.TracingContext, "try_get", staticmethod(lambda made=context: made))
+        for tensor in (local, whole, *sharded):
+            context.tensor_to_context[tensor] = None
+        GraphPass(Options()).uuid()  # The key of the cache.
+        context.tensor_to_context.clear()
+        names.append(weights.sizes_of_whole_parameters())
+    assert names[0] == "" and "" not in names[1:] and names[1] != names[2] == names[3]
+
+
 def test_sizes_that_depend_on_the_batch_do_not_name_a_program(world):
     """Without a compilation that tells parameters from inputs, all sizes may depend on the batch."""
     from commsched.torch.ranks import agreement, weights

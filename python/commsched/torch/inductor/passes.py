@@ -20,7 +20,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, CustomSchedulerPa
 
 from .. import reporting
 from ..options import Options
-from ..ranks import agreement, comparison
+from ..ranks import agreement, comparison, weights
 from ..reporting import survive
 from ..schedule import schedule_graph
 from ..semantics.landing import prepare
@@ -123,6 +123,8 @@ class GraphPass(CustomGraphPass):
         reporting.record(report)
 
     def uuid(self) -> Any | None:
+        # The forward graph may come from a cache although the backward graph, which has to know them, does not.
+        weights.sizes_of_whole_parameters()
         return self.options.key()
 
 

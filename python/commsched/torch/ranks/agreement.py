@@ -5,11 +5,11 @@
 
 Ranks whose batches differ compile different graphs of the same step. In one graph a size is a constant where it is a
 symbol in another, and one rank compiles anew when another does not. The graphs have the program in common: which
-collectives follow each other, on which groups, and how large the parameters are that they carry (`weights`). So a
-process decides about a program once, when it schedules the program's first graph: which collectives are merged, and in
-which order they start. Every later graph of that program gets the same decision. If the sizes of the first graph are
-symbols, it keeps PyTorch's order and merges nothing, for its hints are only what this rank has seen. If another rank
-has decided before, its decision holds (`consensus`).
+collectives follow each other, on which groups, whether in a backward graph, and how large the parameters are
+(`weights`). So a process decides about a program once, when it schedules the program's first graph: which collectives
+are merged, and in which order they start. Every later graph of that program gets the same decision. If the sizes of the
+first graph are symbols, it keeps PyTorch's order and merges nothing, for its hints are only what this rank has seen. If
+another rank has decided before, its decision holds (`consensus`).
 
 The decision travels with the generated code (`comparison.guard`), for nothing is scheduled on a hit of Inductor's
 cache.
@@ -27,12 +27,13 @@ import torch.fx as fx
 
 from ...program import Operation
 from ..apply.plan import Plan, PlanError, read_plan
+from ..apply.readers import is_backward
 from ..apply.rewrite import apply_plan
 from ..options import Options
 from ..semantics import effects
 from ..semantics.operators import group_of, spec_of
 from .consensus import Decision, Disagreed, settled
-from .weights import class_of_weights
+from .weights import class_of_weights, sizes_of_whole_parameters
 
 # The entry of a graph module's `meta` that holds the decision.
 META = "commsched_agreement"
@@ -77,7 +78,8 @@ class Shape:
     Args:
         lines: the descriptions of the collectives, in order.
         group: indexed by collective: the name of its group.
-        key: a hash of the options, and the class of the size of the parameters.
+        key: a hash of the options, what tells sizes of parameters apart (`weights`), and whether a graph is a backward
+            graph.
     """
 
     lines: list[str]
@@ -119,7 +121,8 @@ def shape_of(graph: fx.Graph, options: Options) -> Shape:
     estimated = " estimated" if options.runtime_estimation is not None else ""
     key = f"{dataclasses.replace(options, runtime_estimation=None).agreed_key()}{estimated}"
     groups = [group_of(s, spec_of(s))[0] for s in starts]
-    key += f" {class_of_weights(graph, starts)}"
+    key += f" {class_of_weights(graph, starts)} {sizes_of_whole_parameters()}"
+    key += " backward" if is_backward(graph) else ""
     return Shape([_line(*described) for described in zip(starts, groups)], groups, key)
 
 

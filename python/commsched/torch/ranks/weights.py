@@ -1,21 +1,28 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""How large the parameters are that the collectives of a graph carry, forward or as gradients.
+"""How large the parameters of a graph are.
 
-Two models of one structure are two programs if their parameters have other sizes. The sizes of all other collectives
-depend on the batch, which may differ between ranks and from step to step, and say nothing about the program.
+Two models of one structure are two programs if their parameters have other sizes. Sizes of activations depend on the
+batch, which may differ between ranks and from step to step, and say nothing about the program. So a program is named by
+sizes that are equal on all ranks, whatever their batches and however parameters are cut: those of the parameters that
+collectives carry, forward or as gradients, and those of whole parameters that are `DTensor`s, whether or not a
+collective carries them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+import sys
+import weakref
 from collections.abc import Collection
 
 import torch
 import torch.fx as fx
 
+from ..apply.readers import is_backward
 from ..semantics.operators import spec_of
 
 # Sizes of one class differ by less than a factor of 2 ** (1 / CLASSES). Ranks of different groups whose shards are
@@ -25,6 +32,31 @@ CLASSES = 2
 OPERAND_IS_EQUAL = {"all_gather": False, "reduce_scatter": True, "all_reduce": True}
 # Calls behind which a gradient is another part of the same values: shards are padded to be even, and cut again.
 KEEPING = {"constant_pad_nd", "slice", "narrow", "split", "split_with_sizes", "unbind"}
+
+
+# Indexed by compilation: a hash of the sizes of the whole parameters. PyTorch forgets the parameters before it compiles
+# the backward graph.
+_whole: weakref.WeakKeyDictionary[torch._guards.TracingContext, str] = weakref.WeakKeyDictionary()
+
+
+def sizes_of_whole_parameters() -> str:
+    """A hash of the sizes of all parameters of the present compilation that are `DTensor`s. "" if there are none.
+
+    It has to be called in the compilation of the forward graph, even if its code is then found in a cache: for the
+    backward graph, the answer is that of the forward graph.
+    """
+    context, distributed = torch._guards.TracingContext.try_get(), sys.modules.get("torch.distributed.tensor")
+    if context is None or distributed is None:
+        return ""
+    if context not in _whole:
+        tensors = list(getattr(context, "tensor_to_context", None) or ())
+        sizes = sorted(
+            tuple(t.shape) for t in tensors if isinstance(t, torch.nn.Parameter) and isinstance(t, distributed.DTensor)
+        )
+        if not sizes:
+            return ""
+        _whole[context] = hashlib.sha256(repr(sizes).encode()).hexdigest()[:16]
+    return _whole[context]
 
 
 def class_of_weights(graph: fx.Graph, starts: Collection[fx.Node]) -> str:
@@ -48,10 +80,9 @@ def _parameters(graph: fx.Graph) -> tuple[set[fx.Node], set[fx.Node]]:
     """The inputs of a graph that are parameters, and the outputs that are gradients of parameters."""
     context = torch._guards.TracingContext.try_get()
     numbers = set(getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or ())
-    placeholders = graph.find_nodes(op="placeholder")
-    backward = any(n.name.startswith("tangents_") for n in placeholders)
+    backward = is_backward(graph)
     inputs, gradients = set(), set()
-    for i, node in enumerate(placeholders):
+    for i, node in enumerate(graph.find_nodes(op="placeholder")):
         named = re.fullmatch(r"primals_(\d+)", node.name)
         if (int(named[1]) - 1 if named else -1 if backward else i) in numbers:
             inputs.add(node)
