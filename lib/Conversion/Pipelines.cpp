@@ -136,15 +136,23 @@ void commsched::buildLowerToRuntimePipeline(OpPassManager &pm, const LowerToRunt
 
 void commsched::registerConversionPipelines() {
   registerCommSchedConversionPasses();
-  struct Options : PassPipelineOptions<Options> {
+  struct Options : CheckedPipelineOptions<Options> {
     Option<bool> device{*this, "device", llvm::cl::desc("For backends whose buffers are device memory")};
     Option<bool> ptx{*this, "ptx", llvm::cl::desc("Compile kernels to PTX (with device)")};
   };
-  PassPipelineRegistration<Options>("comm-lower-to-runtime", "Lower a program of collectives to calls of the runtime",
-                                    [](OpPassManager &pm, const Options &options) {
-                                      LowerToRuntimeOptions lowering;
-                                      lowering.device = options.device;
-                                      lowering.ptx = options.ptx;
-                                      buildLowerToRuntimePipeline(pm, lowering);
-                                    });
+  auto build = [](OpPassManager &pm, StringRef text,
+                  llvm::function_ref<LogicalResult(const llvm::Twine &)> error) -> LogicalResult {
+    Options options;
+    std::string message;
+    llvm::raw_string_ostream os(message);
+    if (failed(options.parseFromString(text, os)))
+      return error("comm-lower-to-runtime: " + StringRef(message).rtrim());
+    LowerToRuntimeOptions lowering;
+    lowering.device = options.device;
+    lowering.ptx = options.ptx;
+    buildLowerToRuntimePipeline(pm, lowering);
+    return success();
+  };
+  registerPassPipeline("comm-lower-to-runtime", "Lower a program of collectives to calls of the runtime", build,
+                       [](llvm::function_ref<void(const mlir::detail::PassOptions &)> visit) { visit(Options()); });
 }

@@ -47,9 +47,7 @@ Expected<ByteCount> ByteCount::parse(StringRef text) {
     return ByteCount(whole * unit);
   if (unit > 0 && !number.getAsDouble(value) && std::abs(value) < 0x1p62 / static_cast<double>(unit))
     return ByteCount(static_cast<int64_t>(value * static_cast<double>(unit)));
-  return createStringError("expected a number of bytes, alone or with one of the units kB, MB, GB, TB, KiB, MiB, GiB "
-                           "and TiB, got '" +
-                           text + "'");
+  return createStringError("expected " + kExpected + ", got '" + text + "'");
 }
 
 bool cl::parser<ByteCount>::parse(Option &option, StringRef, StringRef text, ByteCount &count) {

@@ -6,13 +6,12 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// MLIR reads the options. What it would say of a misspelt name or value does not help, so names and choices are looked
-// at first. What it cannot know is which options the passes of a run read.
+// Names and values are checked before the options are read (OptionChecks.h). What that cannot know is which options the
+// passes of a run read.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "PipelineOptions.h"
-#include "CommSched/Support/NearestName.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -20,52 +19,6 @@ using namespace llvm;
 using namespace commsched;
 
 namespace {
-
-/// One option as it is written.
-struct WrittenOption {
-  StringRef name, value;
-};
-
-/// Splits at the spaces that are in no quotes and braces, as MLIR does.
-std::vector<WrittenOption> splitOptions(StringRef text) {
-  std::vector<WrittenOption> result;
-  while (!(text = text.ltrim()).empty()) {
-    size_t end = 0;
-    int32_t depth = 0;
-    for (; end < text.size() && (depth > 0 || text[end] != ' '); ++end) {
-      char c = text[end];
-      depth += c == '{' ? 1 : c == '}' ? -1 : 0;
-      if (c == '"' || c == '\'')
-        end = std::min(text.find(c, end + 1), text.size() - 1);
-    }
-    auto [name, value] = text.take_front(end).split('=');
-    result.push_back({name, value});
-    text = text.drop_front(end);
-  }
-  return result;
-}
-
-/// The values that an option with choices takes.
-template <typename Option> std::vector<StringRef> choicesOf(Option &option) {
-  std::vector<StringRef> names;
-  for (unsigned index = 0; index < option.getParser().getNumOptions(); ++index)
-    names.push_back(option.getParser().getOption(index));
-  return names;
-}
-
-/// Calls `check` with each option that has choices, until it says something.
-std::string forEachChoice(OverlapOptions &options, function_ref<std::string(StringRef, ArrayRef<StringRef>)> check) {
-  std::string said;
-  auto visit = [&](auto &option) {
-    if (said.empty())
-      said = check(option.ArgStr, choicesOf(option));
-  };
-  visit(options.solver);
-  visit(options.limitedMemory);
-  visit(options.collectiveOrder);
-  visit(options.objective);
-  return said;
-}
 
 /// An option that only some passes read.
 struct ReadOption {
@@ -116,24 +69,6 @@ std::string deciding(const OverlapOptions &options, StringRef readers) {
 
 } // namespace
 
-std::string commsched::checkNames(StringRef text) {
-  OverlapOptions options;
-  std::vector<StringRef> known = options.names();
-  for (const WrittenOption &written : splitOptions(text)) {
-    if (!is_contained(known, written.name))
-      return ("unknown option '" + written.name + "'" + suggestName(written.name, known)).str();
-    auto check = [&](StringRef name, ArrayRef<StringRef> choices) -> std::string {
-      StringRef value = written.value.trim("\"'");
-      if (name != written.name || is_contained(choices, value))
-        return "";
-      return (name + "=" + value + ": expected " + listChoices(choices)).str();
-    };
-    if (std::string wrong = forEachChoice(options, check); !wrong.empty())
-      return wrong;
-  }
-  return "";
-}
-
 std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std::string> passes) {
   auto runs = [&](StringRef reader) {
     return any_of(passes, [&](StringRef entry) { return isNamedIn(reader, entry); });
@@ -156,12 +91,4 @@ std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std:
       return "'" + withValue(name, Twine(value)) + "' has no effect with 'scenarios=0' and '" +
              withValue("objective", stringify(options.objective)) + "'";
   return "";
-}
-
-std::vector<StringRef> OverlapOptions::names() const {
-  std::vector<StringRef> result;
-  for (const auto &entry : OptionsMap)
-    result.push_back(entry.first);
-  llvm::sort(result);
-  return result;
 }

@@ -16,10 +16,6 @@
 
 namespace commsched {
 
-/// Checks the names of options, and the values of those that have choices, before they are read. Returns what is wrong,
-/// with the nearest name or the choices; empty if nothing is.
-std::string checkNames(llvm::StringRef text);
-
 /// Checks that something reads every option that asks for something. `passes`: what runs, each with its own options.
 /// Returns what has no effect and which other option is the reason; empty if nothing is wrong.
 std::string checkReaders(const OverlapOptions &options, llvm::ArrayRef<std::string> passes);

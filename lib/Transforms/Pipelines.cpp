@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/Pipelines.h"
+#include "CommSched/Support/NearestName.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "PipelineOptions.h"
@@ -196,8 +197,11 @@ constexpr Stage kStages[] = {
     {"comm-report", makeReport},
 };
 
-std::string listStages() {
-  return llvm::join(llvm::map_range(kStages, [](const Stage &stage) { return stage.name.str(); }), ", ");
+/// What to write instead of a pass that is not registered.
+std::string suggestPass(StringRef name) {
+  SmallVector<StringRef> known(llvm::map_range(kStages, [](const Stage &stage) -> StringRef { return stage.name; }));
+  return (nearestName(name, known).empty() ? "" : suggestName(name, known)) +
+         "; any registered pass can be named, and of this project " + llvm::join(known, ", ");
 }
 
 /// Adds passes to a pass manager of modules. Those that any operation will do for run on what a module holds:
@@ -260,7 +264,13 @@ LogicalResult addEntry(StageList &stages, StringRef entry, const OverlapOptions 
   const Stage *stage = llvm::find_if(kStages, [&](const Stage &known) { return known.name == name.trim(); });
   if (stage == std::end(kStages)) {
     stages.add(createPlaceCheckPass());
-    return stages.parse(entry, os);
+    std::string message;
+    llvm::raw_string_ostream messages(message);
+    if (succeeded(stages.parse(entry, messages)))
+      return success();
+    bool isKnown = PassInfo::lookup(name.trim()) || PassPipelineInfo::lookup(name.trim());
+    os << firstError(message) << (isKnown ? "" : suggestPass(name.trim()));
+    return failure();
   }
   std::unique_ptr<Pass> pass = stage->make(options);
   if (own.consume_front("{") && !own.consume_back("}")) {
@@ -268,7 +278,7 @@ LogicalResult addEntry(StageList &stages, StringRef entry, const OverlapOptions 
     return failure();
   }
   auto report = [&](const llvm::Twine &message) {
-    os << name << ": " << message;
+    os << message;
     return failure();
   };
   if (failed(pass->initializeOptions(own, report)))
@@ -312,8 +322,7 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
     std::string message;
     llvm::raw_string_ostream os(message);
     if (failed(addEntry(stages, entry, options, os)))
-      return error("reorder-comm-overlap: cannot run '" + entry + "' of 'passes': " + firstError(message) +
-                   "; any registered pass can be named, and of this project " + listStages());
+      return error("reorder-comm-overlap: cannot run '" + entry + "' of 'passes': " + message);
   }
   if (options.multiStream)
     stages.add(makeMultiStream(options));
@@ -338,12 +347,8 @@ void commsched::registerPipelines() {
     OverlapOptions options;
     std::string message;
     llvm::raw_string_ostream os(message);
-    std::string written = replaceAlias(text);
-    if (std::string wrong = checkNames(written); !wrong.empty())
-      return error("reorder-comm-overlap: " + wrong);
-    if (failed(options.parseFromString(written, os)))
-      return error("reorder-comm-overlap: cannot read its options" + Twine(message.empty() ? "" : ": ") +
-                   StringRef(message).rtrim());
+    if (failed(options.parseFromString(replaceAlias(text), os)))
+      return error("reorder-comm-overlap: " + StringRef(message).rtrim());
     return buildOverlapPipeline(manager, options, error);
   };
   auto visitOptions = [](llvm::function_ref<void(const mlir::detail::PassOptions &)> visit) {

@@ -14,6 +14,7 @@
 #define COMMSCHED_CONVERSION_PASSES_H
 
 #include "CommSched/Support/ByteCount.h"
+#include "CommSched/Transforms/CheckedOptions.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>
 #include <string>

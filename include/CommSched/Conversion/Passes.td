@@ -9,7 +9,7 @@
 #ifndef COMMSCHED_CONVERSION_PASSES
 #define COMMSCHED_CONVERSION_PASSES
 
-include "mlir/Pass/PassBase.td"
+include "CommSched/Transforms/PassBase.td"
 
 def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
   let summary = "bufferize a program with collectives";

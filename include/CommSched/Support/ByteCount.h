@@ -27,6 +27,10 @@ struct ByteCount {
   constexpr ByteCount(int64_t value = 0) : value(value) {}
   constexpr operator int64_t() const { return value; }
 
+  /// What `parse` expects.
+  static constexpr llvm::StringLiteral kExpected =
+      "a number of bytes, alone or with one of the units kB, MB, GB, TB, KiB, MiB, GiB and TiB";
+
   /// Reads a number with or without a unit: kB, MB, GB and TB are powers of 1000, KiB, MiB, GiB and TiB of 1024, and a
   /// number with a unit may have a fraction. Fails, and names the units, on anything else and beyond int64_t.
   static llvm::Expected<ByteCount> parse(llvm::StringRef text);

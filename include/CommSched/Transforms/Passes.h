@@ -21,6 +21,7 @@
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/MemoryBudget.h"
 #include "CommSched/Support/Objective.h"
+#include "CommSched/Transforms/CheckedOptions.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include <functional>

@@ -8,7 +8,7 @@
 #ifndef COMMSCHED_TRANSFORMS_PASSES
 #define COMMSCHED_TRANSFORMS_PASSES
 
-include "mlir/Pass/PassBase.td"
+include "CommSched/Transforms/PassBase.td"
 
 /// The machine that gives the costs of operations and collectives.
 def MachineOption : Option<"machine", "machine", "std::string", "\"\"",

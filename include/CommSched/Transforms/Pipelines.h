@@ -14,14 +14,14 @@
 
 #include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/CollectiveOrder.h"
+#include "CommSched/Transforms/CheckedOptions.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
-#include "mlir/Pass/PassOptions.h"
 #include "llvm/Support/CommandLine.h"
 
 namespace commsched {
 
 /// Options of `reorder-comm-overlap`.
-struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
+struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
   enum class Solver { Schedule, Inductor };
 
   Option<Solver> solver{
@@ -105,9 +105,6 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
                                  llvm::cl::desc("write the input's curve of time against peak memory as JSON to this "
                                                 "file, and as a picture (SVG) beside it")};
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
-
-  /// The names of all options, sorted.
-  std::vector<llvm::StringRef> names() const;
 };
 
 /// Adds the pipeline to a pass manager of modules. An entry of `passes` is either a pass of this project, which
