@@ -22,6 +22,7 @@ extern "C" {
 
 /**
  * Schedules a serialized HloModuleProto. `options` is JSON: "machine" (a name or a path), "memory_budget_ratio",
+ * "memory_limit_bytes" (a limit on the temporaries of the program; commschedXlaInstall also checks XLA's own count),
  * "effort", "donation" ("keep" or "drop" the donations of a scheduled module; matters to commschedXlaInstall alone),
  * and "dump" (a folder into which the transformation of commschedXlaInstall writes the modules that XLA hands over),
  * and "shuffle" (a seed: a random legal order in place of a good one, for tests). Returns 0, the module as `*module`

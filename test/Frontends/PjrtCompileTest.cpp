@@ -18,6 +18,7 @@
 #include "Hlo/HloFields.h"
 #include "Hlo/WireFormat.h"
 #include "HloTestSupport.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <memory>
 #include <thread>
@@ -68,6 +69,19 @@ struct FakeGetExecutable {
   void *loaded;
   void *executable;
 };
+struct FakeMemoryStats {
+  size_t struct_size;
+  void *extension_start;
+  void *executable;
+  int64_t generated_code_size_in_bytes;
+  int64_t argument_size_in_bytes;
+  int64_t output_size_in_bytes;
+  int64_t alias_size_in_bytes;
+  int64_t temp_size_in_bytes;
+  int64_t host[5];
+  int64_t peak_memory_in_bytes;
+  int64_t total_size_in_bytes;
+};
 struct FakeOptimized {
   size_t struct_size;
   void *extension_start;
@@ -96,6 +110,8 @@ struct Behaviour {
   bool backendForgets = false;
   bool callsFromAnotherThread = false;
   bool goesOn = false;
+  /// By call: bytes of temporaries. An error once it is empty.
+  std::vector<int64_t> temporaries;
   std::vector<std::string> formats;
   int errors = 0, executables = 0, loaded = 0;
 } behaviour;
@@ -194,6 +210,16 @@ void *optimizedProgram(void *opaque) {
   return nullptr;
 }
 
+void *memoryStats(void *opaque) {
+  auto *arguments = static_cast<FakeMemoryStats *>(opaque);
+  EXPECT_GE(arguments->struct_size, sizeof(FakeMemoryStats));
+  if (behaviour.temporaries.empty())
+    return fail("UNIMPLEMENTED");
+  arguments->temp_size_in_bytes = behaviour.temporaries.front();
+  behaviour.temporaries.erase(behaviour.temporaries.begin());
+  return nullptr;
+}
+
 void *takeRegistration(void *opaque) {
   callbacks = static_cast<PjrtTransformRegistration *>(opaque)->callbacks;
   return nullptr;
@@ -214,6 +240,7 @@ FakeApi &api() {
     made->functions[50] = loadedDestroy;
     made->functions[51] = getExecutable;
     made->functions[89] = compileOnly;
+    made->functions[96] = memoryStats;
     cantFail(installTransform(made));
     return made;
   }();
@@ -337,6 +364,95 @@ TEST_F(PjrtCompile, AnotherThread) {
   EXPECT_TRUE(takeReport().getString("kept_because")->contains("forget that parameters are donated"));
 }
 
+/// Settings with a limit that binds nowhere but in what the plugin says.
+static TransformOptions limitedTo(int64_t bytes, StringRef donation) {
+  return cantFail(parseTransformOptions(
+      formatv(R"({"memory_limit_bytes": {0}, "donation": "{1}", "buckets": false})", bytes, donation).str()));
+}
+
+static json::Array temporariesIn(const json::Object &report) {
+  const json::Array *found = report.getArray("temporaries_bytes");
+  return found ? *found : json::Array();
+}
+
+// Tests that a program whose temporaries are within the user's limit by XLA's own count is compiled once, that one
+// above it is compiled again with less memory, and that one that is still above it gets XLA's own order, with the
+// reason.
+TEST_F(PjrtCompile, KeepsTheLimitOnTemporaries) {
+  constexpr int64_t kLimit = 1 << 30;
+  for (auto run : {compile, compileForClient})
+    for (StringRef donation : {"keep", "drop"}) {
+      setTransformOptions(limitedTo(kLimit, donation));
+      Formats once = donation == "keep" ? Formats{"mlir", "hlo"} : Formats{"mlir"};
+      auto compileWith = [&](std::vector<int64_t> temporaries) {
+        behaviour.formats.clear();
+        behaviour.temporaries = std::move(temporaries);
+        bool isOwn = run(module).module == module;
+        EXPECT_TRUE(behaviour.temporaries.empty());
+        return isOwn;
+      };
+      EXPECT_FALSE(compileWith({kLimit}));
+      EXPECT_EQ(behaviour.formats, once);
+      json::Object within = takeReport();
+      EXPECT_EQ(within.getBoolean("changed"), true);
+      EXPECT_EQ(within.getBoolean("donations_kept"), donation == "keep");
+      EXPECT_EQ(temporariesIn(within), json::Array({kLimit}));
+
+      EXPECT_FALSE(compileWith({kLimit + 1, kLimit - 1}));
+      Formats twice = once;
+      append_range(twice, once);
+      EXPECT_EQ(behaviour.formats, twice);
+      json::Object again = takeReport();
+      EXPECT_EQ(again.getBoolean("changed"), true);
+      EXPECT_EQ(temporariesIn(again), json::Array({kLimit + 1, kLimit - 1}));
+
+      EXPECT_TRUE(compileWith({kLimit + 2, kLimit + 1}));
+      Formats thrice = twice;
+      thrice.push_back("mlir");
+      EXPECT_EQ(behaviour.formats, thrice);
+      json::Object own = takeReport();
+      EXPECT_EQ(own.getBoolean("changed"), false);
+      EXPECT_EQ(
+          own.getString("kept_because")->str(),
+          "XLA needs 1073741826 bytes for the temporaries of a faster order, and 1073741825 for those of one with "
+          "less memory; the limit is 1073741824");
+    }
+}
+
+// Tests that the second search has less memory: the more XLA's temporaries are above the limit, the less.
+TEST_F(PjrtCompile, TriesAgainWithLessMemory) {
+  auto peakOf = [](const json::Object &report) { return *report.getObject("peak_bytes")->getInteger("after"); };
+  const std::string scan = test::readInput("small-scan.pb");
+  const Bytes peak = peakOf(transformModule(scan, limitedTo(kUnlimited, "drop")).report);
+  const Bytes limit = mulDiv(peak, 105, 100);
+  int32_t lower = 0;
+  for (int64_t percent = 1; percent <= 10; ++percent) {
+    setTransformOptions(limitedTo(limit, "drop"));
+    behaviour.temporaries = {limit + mulDiv(limit, percent, 100), 0};
+    compile(scan);
+    behaviour.temporaries.clear();
+    json::Object report = takeReport();
+    EXPECT_EQ(temporariesIn(report)[0], json::Value(limit + mulDiv(limit, percent, 100)));
+    if (!*report.getBoolean("changed"))
+      continue;
+    EXPECT_LE(peakOf(report), limit - mulDiv(limit, percent, 100));
+    lower += peakOf(report) < peak;
+  }
+  EXPECT_GT(lower, 0);
+}
+
+// Tests that nothing is asked and nothing refused without a limit, and if the plugin does not say what it needs.
+TEST_F(PjrtCompile, HasNoLimitOnTemporariesUnlessTheUserSetsOne) {
+  behaviour.temporaries = {1};
+  compile(module);
+  EXPECT_EQ(behaviour.temporaries.size(), 1u);
+  EXPECT_TRUE(temporariesIn(takeReport()).empty());
+  behaviour.temporaries.clear();
+  setTransformOptions(limitedTo(1 << 30, "keep"));
+  EXPECT_FALSE(compile(module).module == module);
+  EXPECT_TRUE(temporariesIn(takeReport()).empty());
+}
+
 // Tests that nothing is compiled twice if donations are given up, if there are none, or if CommSched is switched off.
 TEST_F(PjrtCompile, Once) {
   setTransformOptions(cantFail(parseTransformOptions(R"({"donation": "drop"})")));
@@ -399,7 +515,7 @@ TEST(PjrtCompileTable, LeftAlone) {
   FakeApi copy = api();
   auto isKnown = [&] { return canWrap(reinterpret_cast<PjrtApi *>(&copy)); };
   EXPECT_TRUE(isKnown());
-  copy.struct_size = 40 + 89 * sizeof(void *);
+  copy.struct_size = 40 + 96 * sizeof(void *);
   EXPECT_FALSE(isKnown());
   copy.struct_size = sizeof(FakeApi);
   copy.major = 1;
@@ -410,7 +526,7 @@ TEST(PjrtCompileTable, LeftAlone) {
 
   copy.major = 0;
   copy.functions[20] = clientCompile;
-  auto sink = [](json::Object, StringRef) {};
+  auto sink = [](PjrtCompilation) {};
   EXPECT_FALSE(wrapCompilations(reinterpret_cast<PjrtApi *>(&copy), sink));
   EXPECT_EQ(copy.functions[20], clientCompile);
   EXPECT_TRUE(wrapCompilations(reinterpret_cast<PjrtApi *>(&api()), sink));

@@ -82,6 +82,7 @@ def test_bytes_that_are_no_module_come_back_with_the_reason():
         ({"donation": "some"}, "donation"),
         ({"machine": "no-such-machine"}, "no-such-machine"),
         ({"memory_budget_ratio": -1.0}, "memory-budget-ratio"),
+        ({"memory_limit_bytes": -2}, "memory-limit-bytes=-2"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -94,6 +95,31 @@ def test_a_budget_lets_the_peak_rise():
     tight, wide = (commsched.jax.schedule(given, memory_budget_ratio=r)[1] for r in (0.0, 1.0))
     assert wide["peak_bytes"]["limit"] == 2 * tight["peak_bytes"]["limit"]
     assert wide["makespan_ns"]["after"] <= tight["makespan_ns"]["after"]
+
+
+def test_a_limit_in_bytes_may_be_below_the_peak_of_xlas_order():
+    given = module_of("small-scan")
+    peak = commsched.jax.schedule(given, buckets=False)[1]["peak_bytes"]["before"]
+    for percent in (80, 92, 95, 150):
+        limit = peak * percent // 100
+        report = commsched.jax.schedule(given, buckets=False, memory_limit_bytes=limit)[1]
+        assert report["peak_bytes"]["limit"] == limit
+        assert report["changed"] == (percent > 80)
+        if report["changed"]:
+            assert report["peak_bytes"]["after"] <= limit
+        else:
+            assert report["kept_because"] == "no order within the limit on memory was found"
+
+
+def test_a_slower_order_is_taken_if_the_given_one_is_above_the_limit_in_bytes():
+    fast, report = commsched.jax.schedule(module_of("small-scan"), buckets=False)
+    peak = report["peak_bytes"]["after"]
+    limit = peak * 97 // 100
+    report = commsched.jax.schedule(fast, buckets=False, memory_limit_bytes=limit)[1]
+    assert report["changed"] and report["peak_bytes"]["after"] <= limit < report["peak_bytes"]["before"] == peak
+    assert report["makespan_ns"]["after"] > report["makespan_ns"]["before"]
+    # Without a limit in bytes the given order is the limit.
+    assert not commsched.jax.schedule(fast, buckets=False)[1]["changed"]
 
 
 def test_another_version_gives_a_warning(monkeypatch):
@@ -128,7 +154,7 @@ def test_each_setting_has_its_own_key_in_the_persistent_cache(tmp_path):
 
         def keys(**changes):
             given = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "effort": None, "donation": "keep"}
-            given |= {"objective": "robust", "buckets": True, "asynchronous": False}
+            given |= {"memory_limit_bytes": None, "objective": "robust", "buckets": True, "asynchronous": False}
             hook._configure(hook._options(**{**given, **changes}))
             jax.clear_caches()
             jax.jit(lambda x: x + 1).lower(1.0).compile()
@@ -141,8 +167,8 @@ def test_each_setting_has_its_own_key_in_the_persistent_cache(tmp_path):
         jax.jit(lambda x: x + 1).lower(1.0).compile()
         counts = [keys()]
         for change in ({"machine": "a100-sxm"}, {"memory_budget_ratio": 0.5}, {"effort": 7}, {"donation": "drop"},
-                       {"buckets": False}, {"asynchronous": True}, {"objective": "makespan"},
-                       {"machine": str(profile)}):
+                       {"buckets": False}, {"asynchronous": True}, {"memory_limit_bytes": 1 << 30},
+                       {"objective": "makespan"}, {"machine": str(profile)}):
             counts.append(keys(**change))
         profile.write_text(text + " ")
         counts.append(keys(machine=str(profile)))

@@ -194,6 +194,70 @@ BROKEN = """
     print("done")
 """
 
+# What XLA says of an executable's memory is true, but for the first calls, which say that it is far above the limit.
+LIMITED = """
+    import ctypes
+    from commsched.jax import hook
+
+    own = compile("plain")
+    plugin = ctypes.CDLL(str(next(filter(None, map(hook._library_of, hook.PLUGINS)))))
+    plugin.GetPjrtApi.restype = ctypes.c_void_p
+    Function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+
+    def entry(index):
+        return ctypes.c_void_p.from_address(plugin.GetPjrtApi() + 40 + index * 8)
+
+    def replace(index, function):
+        kept.append(Function(function))
+        entry(index).value = ctypes.cast(kept[-1], ctypes.c_void_p).value
+
+    kept, lies, compilations = [], 0, 0
+    # PJRT_Compile and PJRT_Executable_GetCompiledMemoryStats.
+    compile_program, stats = Function(entry(89).value), Function(entry(96).value)
+
+    def counted(arguments):
+        global compilations
+        compilations += 1
+        return compile_program(arguments)
+
+    def said(arguments):
+        global lies
+        error = stats(arguments)
+        temporaries = ctypes.c_int64.from_address(arguments + 24 + 4 * 8)  # temp_size_in_bytes
+        lies -= 1
+        if lies >= 0:
+            temporaries.value = LIMIT + LIMIT // 100
+        return error
+
+    LIMIT = own.memory_analysis().temp_size_in_bytes * 5 // 4
+    replace(89, counted)
+    replace(96, said)
+
+    def check(wrong, donation):
+        global lies, compilations
+        jax.clear_caches()
+        lies, compilations = wrong, 0
+        with commsched.jax.enabled(memory_limit_bytes=LIMIT, donation=donation):
+            ours = compile("plain")
+        (report,) = commsched.jax.reports(clear=True)
+        lies = 0
+        needed = ours.memory_analysis().temp_size_in_bytes
+        assert needed <= LIMIT, (needed, LIMIT)
+        assert len(report["temporaries_bytes"]) == min(wrong + 1, 2), report
+        # With donations, each of CommSched's orders takes two, and XLA's own one.
+        assert compilations == {"keep": (2, 4, 5), "drop": (1, 2, 3)}[donation][wrong], compilations
+        if wrong < 2:
+            assert report["changed"] and report["temporaries_bytes"][-1] == needed, report
+        else:
+            assert not report["changed"] and "the limit is" in report["kept_because"], report
+            assert instructions(ours.as_text()) == instructions(own.as_text())
+
+    for donation in ("keep", "drop"):
+        for wrong in range(3):
+            check(wrong, donation)
+    print("done")
+"""
+
 
 def has_plugin():
     return importlib.util.find_spec("jax") is not None and any(hook._library_of(p) for p in hook.PLUGINS)
@@ -222,3 +286,8 @@ def test_a_scheduled_module_keeps_its_donations_layouts_and_memory_spaces():
 @needs_plugin
 def test_a_program_stays_as_xla_compiles_it_if_the_backend_refuses_the_scheduled_module():
     compile_for_h100(BROKEN)
+
+
+@needs_plugin
+def test_a_program_keeps_the_users_limit_on_temporaries_by_xlas_own_count():
+    compile_for_h100(LIMITED)

@@ -13,6 +13,7 @@
 
 #include "CommSched/Frontends/Hlo/HloRewriter.h"
 #include "CommSched/Frontends/Hlo/HloText.h"
+#include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"
 #include "llvm/Support/CommandLine.h"
@@ -35,6 +36,10 @@ static cl::opt<std::string> machine("machine", cl::desc("Machine profile: a name
 static cl::opt<double> budgetRatio("memory-budget-ratio",
                                    cl::desc("How far peaks may rise above those of the given order (default: 0)"),
                                    cl::value_desc("R"), cl::init(0), cl::cat(category));
+static cl::opt<ByteCount> memoryLimit("memory-limit-bytes",
+                                      cl::desc("The most that XLA may need for temporaries, whatever the given order "
+                                               "needs, as far as that can be told (default: none)"),
+                                      cl::value_desc("bytes"), cl::init(-1), cl::cat(category));
 static cl::opt<int64_t> effort("effort", cl::desc("Steps of the search per computation (default: by its size)"),
                                cl::value_desc("N"), cl::init(-1), cl::cat(category));
 static cl::opt<Objective>
@@ -74,7 +79,7 @@ static Error run() {
   Expected<MachineModel> profile = MachineModel::load(machine);
   if (!profile)
     return profile.takeError();
-  Expected<MemoryBudget> budget = MemoryBudget::parse(budgetRatio, -1);
+  Expected<MemoryBudget> budget = MemoryBudget::parse(budgetRatio, memoryLimit);
   if (!budget)
     return budget.takeError();
   auto buffer = MemoryBuffer::getFileOrSTDIN(inputPath, /*IsText=*/false, /*RequiresNullTerminator=*/false);

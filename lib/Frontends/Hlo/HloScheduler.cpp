@@ -43,6 +43,8 @@ private:
   Expected<ComputationResult> runComputation(int32_t index);
   Error findMergeKeys();
   Error solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result);
+  /// The limit on the peak of a computation whose given order has the peak `given`.
+  Bytes limitOf(Bytes given, bool isEntry) const;
   Schedule search(const LoadedComputation &loaded, Bytes limit) const;
   void explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
                      ComputationResult &result) const;
@@ -158,6 +160,21 @@ void ModuleScheduler::explainStarts(const HloGraph &graph, const LoadedComputati
 /// kLeastEffortWithBuckets, a fortieth of a second, it gets all of it.
 static constexpr int64_t kEffortWithBucketsPercent = 30, kLeastEffortWithBuckets = 100'000;
 
+Bytes ModuleScheduler::limitOf(Bytes given, bool isEntry) const {
+  const MemoryBudget share = {options.memory.ppm, std::nullopt};
+  if (isEntry || !options.memory.limit)
+    return options.memory.limitFor(given);
+  return std::min(share.limitFor(given), *options.memory.limit);
+}
+
+/// Why an answer of a search under `limit` is not taken; empty if it is. A slower one is, if the given order is above
+/// the limit that was asked for.
+static std::string whyNotTaken(const Schedule &schedule, Bytes limit, Bytes askedFor) {
+  if (schedule.inputPeak > askedFor)
+    return schedule.peak > limit ? "no order within the limit on memory was found" : "";
+  return schedule.makespan >= schedule.inputMakespan || schedule.peak > limit ? "no faster order was found" : "";
+}
+
 Schedule ModuleScheduler::search(const LoadedComputation &loaded, Bytes limit) const {
   const Problem &problem = loaded.problem;
   ScheduleOptions search;
@@ -193,8 +210,8 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
                              "' does not hold: " + schedule.defect);
   measure(problem, loaded.slowDown, schedule);
   schedule.limit = result.limit;
-  if (result.keptBecause.empty() && (schedule.makespan >= schedule.inputMakespan || schedule.peak > limit))
-    result.keptBecause = "no faster order was found";
+  if (result.keptBecause.empty())
+    result.keptBecause = whyNotTaken(schedule, limit, result.limit);
   if (!result.keptBecause.empty()) {
     schedule = keepOrder(problem);
     measure(problem, loaded.slowDown, schedule);
@@ -238,7 +255,7 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   result.makespanBefore = line.makespan;
   result.exposedBefore = line.exposedTotal + before->exposedInCallees;
   result.peakBefore = peakOf(before->problem, given);
-  result.limit = options.memory.limitFor(result.peakBefore);
+  result.limit = limitOf(result.peakBefore, isEntry);
   result.collectives = before->collectives;
   result.unknownKernels = before->unknownKernels;
   result.unknownLoops = before->unknownLoops;

@@ -50,6 +50,12 @@ inline constexpr int32_t kMaxTemporariesSearches = 2;
 /// benchmarks/jax_overlap.py, lower steps give orders with the same holes, and 2 % cost no time.
 inline constexpr int64_t kSqueezeStepPpm = 20'000;
 
+/// By how many millionths the limits of a search are lower than those of one whose answer was `excess` bytes above
+/// `limit`.
+inline int64_t squeezeFor(Bytes excess, Bytes limit) {
+  return std::min<int64_t>(mulDivUp(excess, kMillion, std::max<Bytes>(limit, 1)) + kSqueezeStepPpm, kMillion);
+}
+
 } // namespace commsched::hlo
 
 #endif // COMMSCHED_LIB_FRONTENDS_HLO_HLOTEMPORARIES_H

@@ -38,6 +38,7 @@ enum PjrtIndex : size_t {
   kLoadedExecutableDestroy = 50,
   kLoadedExecutableGetExecutable = 51,
   kCompile = 89,
+  kExecutableMemoryStats = 96,
 };
 
 struct PjrtApi {
@@ -50,7 +51,7 @@ struct PjrtApi {
     int minor;
   } version;
   /// Indexed by PjrtIndex. The table may be shorter, as structSize says.
-  PjrtFunction functions[kCompile + 1];
+  PjrtFunction functions[kExecutableMemoryStats + 1];
 };
 
 struct PjrtString {
@@ -151,6 +152,16 @@ struct GetExecutableArguments {
   void *loaded;
   /// Out: the caller destroys it.
   void *executable;
+};
+
+/// Of PJRT_Executable_GetCompiledMemoryStats. Sizes are in bytes; the plugin writes as many as it knows.
+struct MemoryStatsArguments {
+  size_t structSize;
+  PjrtExtension *firstExtension;
+  void *executable;
+  /// Out.
+  int64_t code, arguments, outputs, aliased, temporaries;
+  int64_t others[7];
 };
 
 struct OptimizedProgramArguments {

@@ -14,12 +14,15 @@
 
 #include "PjrtCompile.h"
 #include "HloFields.h"
+#include "HloTemporaries.h"
 #include "WireFormat.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <mutex>
 
 using namespace llvm;
+using namespace commsched;
 using namespace commsched::hlo;
 
 namespace {
@@ -100,6 +103,33 @@ Expected<std::string> optimizedModule(const ClientCompileArguments &arguments) {
   return module;
 }
 
+/// Bytes of temporaries that XLA needs for an executable; none if the plugin does not say.
+std::optional<int64_t> readTemporaries(void *executable) {
+  MemoryStatsArguments arguments = {};
+  arguments.structSize = sizeof(MemoryStatsArguments);
+  arguments.executable = executable;
+  if (void *error = call(kExecutableMemoryStats, &arguments)) {
+    destroy(kErrorDestroy, error);
+    return std::nullopt;
+  }
+  return arguments.temporaries;
+}
+
+std::optional<int64_t> temporariesOf(const CompileArguments &arguments) {
+  return readTemporaries(arguments.executable);
+}
+
+std::optional<int64_t> temporariesOf(const ClientCompileArguments &arguments) {
+  GetExecutableArguments get = {sizeof(GetExecutableArguments), nullptr, arguments.executable, nullptr};
+  if (void *error = call(kLoadedExecutableGetExecutable, &get)) {
+    destroy(kErrorDestroy, error);
+    return std::nullopt;
+  }
+  std::optional<int64_t> temporaries = readTemporaries(get.executable);
+  destroy(kExecutableDestroy, get.executable);
+  return temporaries;
+}
+
 constexpr PjrtIndex destroyerOf(const CompileArguments &) { return kExecutableDestroy; }
 constexpr PjrtIndex destroyerOf(const ClientCompileArguments &) { return kLoadedExecutableDestroy; }
 
@@ -126,24 +156,70 @@ std::string compileBackend(Arguments &arguments, PjrtFunction original, std::str
   return lost;
 }
 
+/// Compiles a program, and its scheduled module by the backend if the callback asks for that. Returns XLA's error.
+template <typename Arguments>
+void *compileOnce(Arguments &arguments, PjrtFunction original, PjrtCompilation &compilation) {
+  void *error = original(&arguments);
+  if (compilation.module.empty())
+    return error;
+  compilation.isDecided = true;
+  if (!error) {
+    compilation.whyNot = "XLA did not stop the compilation when it was asked to";
+    return nullptr;
+  }
+  destroy(kErrorDestroy, error);
+  std::string lost = compileBackend(arguments, original, compilation.module);
+  if (lost.empty())
+    return nullptr;
+  compilation.whyNot = "XLA's backend could not compile it with its donations: " + lost;
+  return original(&arguments);
+}
+
+std::string describeExcess(const PjrtCompilation &compilation) {
+  return formatv("XLA needs {0} bytes for the temporaries of a faster order, and {1} for those of one with less "
+                 "memory; the limit is {2}",
+                 compilation.temporaries[0], compilation.temporaries[1], *compilation.limit);
+}
+
+/// Compiles again while XLA needs more for temporaries than the user's limit: once with less memory for the search, and
+/// then in XLA's own order. Returns XLA's error.
+template <typename Arguments>
+void *keepLimit(Arguments &arguments, PjrtFunction original, PjrtCompilation &compilation) {
+  while (compilation.limit && compilation.whyNot.empty()) {
+    std::optional<int64_t> needed = temporariesOf(arguments);
+    if (!needed)
+      return nullptr;
+    compilation.temporaries.push_back(*needed);
+    if (*needed <= *compilation.limit)
+      return nullptr;
+    destroy(destroyerOf(arguments), std::exchange(arguments.executable, nullptr));
+    if (compilation.temporaries.size() == 2) {
+      compilation.isDecided = true;
+      compilation.whyNot = describeExcess(compilation);
+      return original(&arguments);
+    }
+    PjrtCompilation again;
+    again.temporaries = compilation.temporaries;
+    again.squeezePpm = squeezeFor(*needed - *compilation.limit, *compilation.limit);
+    compilation = std::move(again);
+    if (void *error = compileOnce(arguments, original, compilation))
+      return error;
+  }
+  return nullptr;
+}
+
 template <typename Arguments> void *compile(void *opaque, PjrtFunction original) {
   auto &arguments = *static_cast<Arguments *>(opaque);
   if (arguments.structSize < sizeof(Arguments))
     return original(opaque);
   PjrtCompilation compilation;
   Scope scope(compilation);
-  void *error = original(opaque);
-  if (compilation.module.empty())
-    return error;
-  compilation.isDecided = true;
-  if (!error) {
-    plugin.sink(std::move(compilation.report), "XLA did not stop the compilation when it was asked to");
-    return nullptr;
-  }
-  destroy(kErrorDestroy, error);
-  std::string whyNot = compileBackend(arguments, original, compilation.module);
-  plugin.sink(std::move(compilation.report), whyNot);
-  return whyNot.empty() ? nullptr : original(opaque);
+  void *error = compileOnce(arguments, original, compilation);
+  if (!error)
+    error = keepLimit(arguments, original, compilation);
+  if (!compilation.report.empty())
+    plugin.sink(std::move(compilation));
+  return error;
 }
 
 void *wrappedClientCompile(void *arguments) { return compile<ClientCompileArguments>(arguments, plugin.clientCompile); }

@@ -12,6 +12,9 @@
 // scheduled module by XLA's backend alone (`run_backend_only` of the options). The caller gets that one's result. If it
 // fails, the wrapper compiles the program once more as the caller asked, and the callback leaves it as it is.
 //
+// The wrapper also sees how many bytes of temporaries XLA needs for the order that it got. If the user set a limit and
+// they are above it, the program is compiled once more with a smaller limit on the search, and then in XLA's own order.
+//
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_FRONTENDS_HLO_PJRTCOMPILE_H
 #define COMMSCHED_LIB_FRONTENDS_HLO_PJRTCOMPILE_H
@@ -19,7 +22,9 @@
 #include "PjrtApi.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/JSON.h"
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace commsched::hlo {
 
@@ -29,15 +34,23 @@ struct PjrtCompilation {
   bool isDecided = false;
   /// The module that the backend has to compile; empty if the callback has not asked for that.
   std::string module;
-  /// The report about the module.
+  /// The report about the module; empty if the callback has handed it over, or has not seen a module.
   llvm::json::Object report;
+  /// The user's limit on XLA's temporaries, bytes, if there is one and the module has another order than XLA's.
+  std::optional<int64_t> limit;
+  /// By how much the limits of the search are lower than the user's, in millionths.
+  int64_t squeezePpm = 0;
+  /// Bytes of temporaries that XLA needed for the orders that were tried.
+  std::vector<int64_t> temporaries;
+  /// Why the program has XLA's own order after all; empty if it has another one.
+  std::string whyNot;
 };
 
 /// The compilation that this thread is in; null if there is none, or if compilations are not wrapped.
 PjrtCompilation *currentCompilation();
 
-/// Takes the report of a compilation, and why the backend's compilation failed: empty if it succeeded.
-using CompilationSink = void (*)(llvm::json::Object report, llvm::StringRef whyNot);
+/// Takes a compilation with a report when it has ended.
+using CompilationSink = void (*)(PjrtCompilation compilation);
 
 /// Whether a plugin's table of functions has the known version and lies in memory that can be written.
 bool canWrap(const PjrtApi *api);

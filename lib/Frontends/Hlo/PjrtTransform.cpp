@@ -87,13 +87,15 @@ void addReport(json::Object report) {
   reports.push_back(std::move(report));
 }
 
-/// The end of a compilation by the backend alone.
-void finishCompilation(json::Object report, StringRef whyNot) {
-  if (whyNot.empty())
+/// The end of a compilation that the callback has left its report to.
+void finishCompilation(PjrtCompilation compilation) {
+  json::Object report = std::move(compilation.report);
+  if (!compilation.whyNot.empty())
+    report = kept(report.getString("module").value_or(""), compilation.whyNot);
+  else if (!compilation.module.empty())
     report["donations_kept"] = true;
-  else
-    report = kept(report.getString("module").value_or(""),
-                  "XLA's backend could not compile it with its donations: " + whyNot);
+  if (!compilation.temporaries.empty())
+    report["temporaries_bytes"] = json::Array(compilation.temporaries);
   addReport(std::move(report));
 }
 
@@ -103,6 +105,24 @@ void returnModule(TransformArguments &arguments, std::string module) {
   arguments.isChanged = true;
   arguments.header.data = changed;
   arguments.header.cleanUp = destroyString;
+}
+
+/// Hands the result of the callback to XLA, and the report to the compilation that XLA is in, which may end otherwise.
+void hand(TransformResult result, bool keepsDonations, std::optional<Bytes> limit, PjrtCompilation &compilation,
+          TransformArguments &arguments) {
+  // XLA has called back before in this compilation: that report is final.
+  if (!compilation.report.empty())
+    addReport(std::move(compilation.report));
+  compilation.report = std::move(result.report);
+  if (result.module.empty())
+    return;
+  compilation.limit = limit;
+  if (!keepsDonations)
+    return returnModule(arguments, std::move(result.module));
+  compilation.module = std::move(result.module);
+  arguments.header.hasError = true;
+  arguments.header.code = kCancelled;
+  arguments.header.message = {kAnew.data(), kAnew.size()};
 }
 
 void transform(void *, void *opaque) {
@@ -122,6 +142,8 @@ void transform(void *, void *opaque) {
   }
   if (!options)
     return;
+  if (compilation)
+    options->schedule.squeezePpm = compilation->squeezePpm;
   auto begin = std::chrono::steady_clock::now();
   StringRef module(arguments->module.data, arguments->module.size);
   TransformResult result = transformModule(module, *options);
@@ -135,14 +157,8 @@ void transform(void *, void *opaque) {
       result.report["dump_failed"] = json::fixUTF8(why);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   result.report["seconds"] = seconds.count();
-  if (keepsDonations && compilation) {
-    compilation->module = std::move(result.module);
-    compilation->report = std::move(result.report);
-    arguments->header.hasError = true;
-    arguments->header.code = kCancelled;
-    arguments->header.message = {kAnew.data(), kAnew.size()};
-    return;
-  }
+  if (compilation)
+    return hand(std::move(result), keepsDonations, options->schedule.memory.limit, *compilation, *arguments);
   if (!result.module.empty())
     returnModule(*arguments, std::move(result.module));
   addReport(std::move(result.report));
@@ -183,6 +199,8 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
     return createStringError("expected an object of options, got '" + text + "'");
   TransformOptions options;
   std::string machine = kDefaultMachine.str();
+  double ratio = 0;
+  int64_t limit = -1;
   for (const auto &[key, value] : *object) {
     StringRef name = key;
     if (name == "machine" && value.getAsString())
@@ -203,18 +221,20 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
       options.rewrite.buckets = *value.getAsBoolean();
     else if (name == "asynchronous" && value.getAsBoolean())
       options.rewrite.asynchronous = *value.getAsBoolean();
-    else if (name == "memory_budget_ratio" && value.getAsNumber()) {
-      Expected<MemoryBudget> budget = MemoryBudget::parse(*value.getAsNumber(), -1);
-      if (!budget)
-        return budget.takeError();
-      options.schedule.memory = *budget;
-    } else {
-      return createStringError("expected machine, memory_budget_ratio, effort, objective (robust, regret or makespan), "
-                               "donation (keep or drop), buckets, asynchronous, dump or shuffle, "
+    else if (name == "memory_budget_ratio" && value.getAsNumber())
+      ratio = *value.getAsNumber();
+    else if (name == "memory_limit_bytes" && value.getAsInteger())
+      limit = *value.getAsInteger();
+    else
+      return createStringError("expected machine, memory_budget_ratio, memory_limit_bytes, effort, objective (robust, "
+                               "regret or makespan), donation (keep or drop), buckets, asynchronous, dump or shuffle, "
                                "got '" +
                                name + "'");
-    }
   }
+  Expected<MemoryBudget> budget = MemoryBudget::parse(ratio, limit);
+  if (!budget)
+    return budget.takeError();
+  options.schedule.memory = *budget;
   Expected<MachineModel> model = MachineModel::load(machine);
   if (!model)
     return model.takeError();

@@ -57,6 +57,7 @@ def install(
     *,
     machine: str = "h100-sxm",
     memory_budget_ratio: float = 0.0,
+    memory_limit_bytes: int | None = None,
     effort: int | None = None,
     objective: str = "robust",
     donation: str = "keep",
@@ -71,6 +72,9 @@ def install(
     Args:
         machine: machine profile, by name or path.
         memory_budget_ratio: how far the peak of each computation may rise above that of XLA's order, as a fraction.
+        memory_limit_bytes: the most that a scheduled program may need for temporaries, by XLA's own count
+            (`temp_size_in_bytes`), whatever XLA's order needs. If XLA needs more for the order that it got, the program
+            is compiled once more with less memory for the search, and then in XLA's own order.
         effort: steps of the search per computation. None leaves it to the library.
         objective: what the search minimizes. "robust": the makespan, and among answers within 0.1 % of it the one that
             loses least if collectives take 0.75 to 2 times as long; "regret": that alone; "makespan": that alone.
@@ -86,7 +90,9 @@ def install(
     Raises:
         Error: an option is wrong, or there is no plugin for CUDA that takes transformations.
     """
-    options = _options(machine, memory_budget_ratio, effort, objective, donation, buckets, asynchronous, dump)
+    options = _options(
+        machine, memory_budget_ratio, memory_limit_bytes, effort, objective, donation, buckets, asynchronous, dump
+    )
     if ranks not in _ranks.CHOICES or not rank_timeout > 0:
         raise Error(f"expected ranks to be one of {', '.join(_ranks.CHOICES)} and a positive rank_timeout, got "
                     f"{ranks!r} and {rank_timeout!r}")  # fmt: skip
@@ -142,13 +148,15 @@ def schedule(module: bytes, **options: Any) -> tuple[bytes, dict]:
     return module if scheduled is None else scheduled, json.loads(report)
 
 
-_DEFAULTS: dict[str, Any] = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "effort": None, "donation": "drop"}
+_DEFAULTS: dict[str, Any] = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "memory_limit_bytes": None}
+_DEFAULTS |= {"effort": None, "donation": "drop"}
 _DEFAULTS |= {"objective": "robust", "buckets": True, "asynchronous": False}
 
 
 def _options(
     machine: str,
     memory_budget_ratio: float,
+    memory_limit_bytes: int | None,
     effort: int | None,
     objective: str,
     donation: str,
@@ -160,6 +168,8 @@ def _options(
     options: dict[str, Any] = {"machine": str(machine), "memory_budget_ratio": float(memory_budget_ratio)}
     options |= {"objective": objective, "donation": donation}
     options |= {"buckets": bool(buckets), "asynchronous": bool(asynchronous)}
+    if memory_limit_bytes is not None:
+        options["memory_limit_bytes"] = int(memory_limit_bytes)
     if effort is not None:
         options["effort"] = int(effort)
     if dump is not None:

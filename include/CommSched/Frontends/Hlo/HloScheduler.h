@@ -22,7 +22,9 @@
 namespace commsched::hlo {
 
 struct HloOptions {
-  /// How far the peak of each computation may rise above that of its given order.
+  /// How far the peak of each computation may rise above that of its given order. A limit in bytes is one on the
+  /// temporaries of the whole program: it takes the place of the entry's, and those of its callees rise as far as the
+  /// share allows.
   MemoryBudget memory;
   /// Steps of the search per computation; the solver's default if negative.
   int64_t effort = -1;

@@ -39,9 +39,9 @@ struct TransformOptions {
   std::string dump;
 };
 
-/// Reads settings from JSON: {"machine", "memory_budget_ratio", "effort", "donation": "keep" or "drop",
-/// "buckets", "asynchronous", "dump", "shuffle": a seed}, all of them optional. Fails, in one line, if a setting is
-/// unknown or out of range.
+/// Reads settings from JSON: {"machine", "memory_budget_ratio", "memory_limit_bytes", "effort", "donation": "keep" or
+/// "drop", "buckets", "asynchronous", "dump", "shuffle": a seed}, all of them optional. Fails, in one line, if a
+/// setting is unknown or out of range.
 llvm::Expected<TransformOptions> parseTransformOptions(llvm::StringRef json);
 
 /// Schedules a module as the callback does, whether or not parameters are donated. The report is a JSON object:
