@@ -14,7 +14,11 @@ import dataclasses
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.fx.traceback import annotate
 
+# The key of `node.meta["custom"]` under which a traced node has the part of the model that it belongs to: "embed",
+# "layers.0" and so on, "head".
+PART = "part"
 ROPE_BASE = 500000.0
 
 
@@ -49,6 +53,9 @@ CONFIGS = {
     for c in (
         ModelConfig("llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192),
         ModelConfig("llama3-70b", 80, 8192, 64, 8, 28672, 128256, 8192),
+        ModelConfig("llama2-7b", 32, 4096, 32, 32, 11008, 32000, 4096),
+        ModelConfig("llama2-13b", 40, 5120, 40, 40, 13824, 32000, 4096),
+        ModelConfig("llama2-70b", 80, 8192, 64, 8, 28672, 32000, 4096),
         # DeepSeekMoE 16B: 64 routed experts of 1408, 6 of them active, 2 shared; the first layer is dense.
         ModelConfig(
             "moe-16b",
@@ -79,11 +86,12 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.eps = eps
         self.weight = nn.Parameter(torch.empty(dim))
+        self.shared = lambda weight: weight
 
     def forward(self, x):
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
-        return wide.to(x.dtype) * self.weight
+        return wide.to(x.dtype) * self.shared(self.weight)
 
 
 def rotate(x, cos, sin):
@@ -188,6 +196,10 @@ class Block(nn.Module):
         return x + self.ffn(self.ffn_norm(x))
 
 
+def mean_cross_entropy(logits, labels):
+    return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+
+
 class Decoder(nn.Module):
     """Maps tokens and labels to the mean cross-entropy."""
 
@@ -197,6 +209,7 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Block(c, i) for i in range(c.layers))
         self.norm = RMSNorm(c.dim)
         self.head = nn.Linear(c.dim, c.vocab, bias=False)
+        self.loss = mean_cross_entropy
         half = c.dim // c.heads // 2
         frequency = ROPE_BASE ** (-torch.arange(half) / half)
         angle = torch.outer(torch.arange(c.seq), frequency).repeat(1, 2)
@@ -204,9 +217,11 @@ class Decoder(nn.Module):
         self.register_buffer("sin", angle.sin(), persistent=False)
 
     def forward(self, tokens, labels):
-        x = self.embed(tokens)
-        cos, sin = self.cos.to(x.dtype), self.sin.to(x.dtype)
-        for layer in self.layers:
-            x = layer(x, cos, sin)
-        logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+        with annotate({PART: "embed"}):
+            x = self.embed(tokens)
+            cos, sin = self.cos.to(x.dtype), self.sin.to(x.dtype)
+        for index, layer in enumerate(self.layers):
+            with annotate({PART: f"layers.{index}"}):
+                x = layer(x, cos, sin)
+        with annotate({PART: "head"}):
+            return self.loss(self.head(self.norm(x)), labels)

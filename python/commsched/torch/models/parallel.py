@@ -41,9 +41,9 @@ def _all_reduce(x, group):
     return ops.wait_tensor(ops.all_reduce(x.contiguous(), "sum", group))
 
 
-def tensor_parallel(model: decoder.Decoder, mesh: DeviceMesh) -> None:
-    """Splits the linear layers of attention and feed-forward over `mesh`, with one sum per block and direction."""
-    group, rank = mesh.get_group().group_name, mesh.get_local_rank()
+def split_products(model: decoder.Decoder, mesh: DeviceMesh) -> None:
+    """Gives each rank of `mesh` its columns or rows of the linear layers of attention and feed-forward."""
+    rank = mesh.get_local_rank()
     for name, module in model.layers.named_modules():
         kind = name.rsplit(".", 1)[-1]
         if kind not in COLUMN_SPLIT + ROW_SPLIT:
@@ -51,6 +51,12 @@ def tensor_parallel(model: decoder.Decoder, mesh: DeviceMesh) -> None:
         for key, w in module.named_parameters(recurse=False):
             piece = w.detach().chunk(mesh.size(), int(kind in ROW_SPLIT))[rank]
             module._parameters[key] = nn.Parameter(piece.clone())
+
+
+def tensor_parallel(model: decoder.Decoder, mesh: DeviceMesh) -> None:
+    """Splits the linear layers of attention and feed-forward over `mesh`, with one sum per block and direction."""
+    group = mesh.get_group().group_name
+    split_products(model, mesh)
 
     def between_sums(forward):
         def wrapped(x, *rest):

@@ -19,15 +19,17 @@ import pathlib
 import sys
 import time
 from collections.abc import Callable
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.traceback import preserve_node_meta
 
 from .. import sharding
-from . import decoder, parallel
+from . import decoder, parallel, recompute, sequence
 from .zoo.real import REAL
 
 # On a build without CUDA, a fake "cuda" tensor aborts the process inside autograd. On the CPU, the graphs differ only
@@ -44,6 +46,13 @@ class TraceConfig:
 
     A model of the zoo has its own parallelism, without `tp` and `ep`. It runs under autocast if `dtype` is given.
     None for `layers`, `batch` and `seq` stands for the model's own (one sequence in a batch).
+
+    Args:
+        recompute: what the backward graph of a decoder computes again, one of `recompute.MODES`.
+        split_sequence: tensor parallelism also splits the sequence between the products, the embedding and the head.
+        reduce_dtype: the element type in which gradients are reduced; None for the parameters' own.
+        decomposed: composite operators are taken apart as for a compiler. Otherwise the graph of a decoder has the
+            kernels that run eagerly.
     """
 
     model: str = "llama3-8b"
@@ -55,6 +64,10 @@ class TraceConfig:
     seq: int | None = None
     reshard: bool = True
     dtype: torch.dtype | None = torch.bfloat16
+    recompute: str = "none"
+    split_sequence: bool = False
+    reduce_dtype: torch.dtype | None = None
+    decomposed: bool = True
 
 
 @contextlib.contextmanager
@@ -94,11 +107,14 @@ def build(config: TraceConfig, mesh: dict[str, DeviceMesh]):
         model = decoder.Decoder(c)
     parallel.materialize(model, DEVICE)
     if "tp" in mesh:
-        parallel.tensor_parallel(model, mesh["tp"])
+        (sequence.sequence_parallel if config.split_sequence else parallel.tensor_parallel)(model, mesh["tp"])
     if "ep" in mesh:
         parallel.expert_parallel(model, mesh["ep"])
     sharding.fully_shard_parameters(
-        model, lambda m: mesh["routed" if isinstance(m, decoder.Experts) else "dense"], config.dtype
+        model,
+        lambda m: mesh["routed" if isinstance(m, decoder.Experts) else "dense"],
+        config.dtype,
+        config.reduce_dtype,
     )
     tokens = torch.empty(config.batch or 1, c.seq, dtype=torch.int64, device=DEVICE)
     return model, (tokens, tokens)
@@ -130,20 +146,30 @@ def recompute_gathers(joint: torch.fx.GraphModule) -> int:
     return tagged
 
 
-def partition(model, inputs, reshard: bool) -> dict[str, torch.fx.GraphModule]:
-    """Traces `model(*inputs)` and its gradient; returns the graphs "fw" and "bw"."""
+def partition(
+    model, inputs, reshard: bool, mode: str = "none", decomposed: bool = True
+) -> dict[str, torch.fx.GraphModule]:
+    """Traces `model(*inputs)` and its gradient; returns the graphs "fw" and "bw".
+
+    `mode` is one of `recompute.MODES`. Nodes of a decoder have their part in `meta["custom"]` (`recompute.part_of`).
+    """
+    from torch._functorch import partitioners
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor.decomposition import select_decomp_table
 
-    with contextlib.ExitStack() as stack:
-        joint = aot_export_joint_with_descriptors(stack, model, inputs, decompositions=select_decomp_table())
+    with contextlib.ExitStack() as stack, preserve_node_meta():
+        table = select_decomp_table() if decomposed else {}
+        joint = aot_export_joint_with_descriptors(stack, model, inputs, decompositions=table)
+        recompute.recompute_blocks(joint.graph_module, mode)
         if reshard:
             recompute_gathers(joint.graph_module)
         state = joint._aot_state
-        fw, bw = min_cut_rematerialization_partition(
-            joint.graph_module, state.flat_args, num_fwd_outputs=state.fw_metadata.num_forward_returns
-        )
+        # The operator of attention may draw random numbers, so the partitioner would save their state where attention
+        # is computed again. Without dropout it draws none.
+        with mock.patch.object(partitioners, "has_recomputable_rng_ops", lambda graph: False):
+            fw, bw = partitioners.min_cut_rematerialization_partition(
+                joint.graph_module, state.flat_args, num_fwd_outputs=state.fw_metadata.num_forward_returns
+            )
     return {"fw": fw, "bw": bw}
 
 
@@ -201,7 +227,7 @@ def trace(config: TraceConfig) -> dict[str, torch.fx.GraphModule]:
     mesh = meshes(config)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
         model, inputs = build(config, mesh)
-        return partition(model, inputs, config.reshard)
+        return partition(model, inputs, config.reshard, config.recompute, config.decomposed)
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -216,6 +242,8 @@ def parse_args(argv=None) -> argparse.Namespace:
     p.add_argument("--layers", type=int, help="number of layers (default: the model's)")
     p.add_argument("--seq", type=int, help="tokens per sequence (default: the model's)")
     p.add_argument("--batch", type=int, help="samples per rank (default: the model's, or 1)")
+    p.add_argument("--recompute", default="none", choices=recompute.MODES, help="activation checkpointing of a decoder")
+    p.add_argument("--split-sequence", action="store_true", help="with --tp: split sequence, embedding and head, too")
     p.add_argument("--no-reshard", action="store_true", help="keep the gathered parameters for the backward graph")
     p.add_argument("--donated", default="auto", help='"auto", "none" or a comma-separated list of placeholders')
     p.add_argument("--fx", action="store_true", help="write the FX graphs as readable text too")
@@ -223,6 +251,10 @@ def parse_args(argv=None) -> argparse.Namespace:
     a = p.parse_args(argv)
     if a.model in REAL and (a.tp > 1 or a.ep):
         p.error(f"{a.model} has its own parallelism: expected neither --tp nor --ep")
+    if a.model in REAL and a.recompute != "none":
+        p.error(f"{a.model} is no decoder: expected no --recompute")
+    if a.split_sequence and a.tp == 1:
+        p.error("expected --tp with --split-sequence")
     experts = 0 if a.model in REAL else decoder.CONFIGS[a.model].experts
     a.ep = a.ep or (min(8, a.ranks) if experts else 1)
     if a.ranks % (a.tp * a.ep) or (a.ep > 1 and (not experts or experts % a.ep)) or (a.tp > 1 and a.ep > 1):
@@ -242,7 +274,18 @@ def main(argv=None) -> int:
         # The library's table splits causal attention, too, by an attribute that PyTorch's operator does not have.
         return None if draws_nothing(node) else split_axes(node, operands, results)
 
-    config = TraceConfig(a.model, a.ranks, a.tp, a.ep, a.layers, a.batch, a.seq, not a.no_reshard)
+    config = TraceConfig(
+        a.model,
+        a.ranks,
+        a.tp,
+        a.ep,
+        a.layers,
+        a.batch,
+        a.seq,
+        not a.no_reshard,
+        recompute=a.recompute,
+        split_sequence=a.split_sequence,
+    )
     donated = a.donated if a.donated == "auto" else [n for n in a.donated.split(",") if n not in ("", "none")]
     a.out.mkdir(parents=True, exist_ok=True)
     with fake_world(a.ranks):

@@ -1,0 +1,130 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Predicts the step of a model: it is traced, brought into the order of a mode, and played with a machine profile."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import tempfile
+from pathlib import Path
+
+import published_orders
+import torch
+from published_rows import Mode, Row
+
+import commsched
+from commsched.torch import trace
+from commsched.torch.importer.export import import_graph
+from commsched.torch.models import decoder
+from commsched.torch.options import option_value
+from commsched.torch.reporting import function_report
+
+MS, GIB = 1e6, 2**30
+# What AdamW with clipping moves per parameter in f32, in bytes: it reads parameter, gradient and two moments, writes
+# three of them, reads the gradient for its norm, and reads and writes it to clip it.
+OPTIMIZER_BYTES = 4 * (4 + 3 + 1 + 2)
+# Two moments in f32 per parameter stay in memory beside what the graphs hold.
+STATE_BYTES = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicted:
+    """What the model says of one mode. Times are in ms."""
+
+    ms: float
+    forward_ms: float
+    backward_ms: float
+    optimizer_ms: float
+    exposed_ms: float
+    collectives: int
+    peak_gib: float
+
+
+def config_of(program: dict, layers: int | None, fusion: bool) -> trace.TraceConfig:
+    return trace.TraceConfig(
+        program["model"],
+        program["ranks"],
+        tp=program["tp"],
+        layers=layers,
+        batch=program["batch"],
+        seq=program["sequence"],
+        reshard=program["reshard"],
+        recompute=program["recompute"],
+        split_sequence=program["tp"] > 1,
+        decomposed=fusion,
+    )
+
+
+def dimensions(program: dict) -> decoder.ModelConfig:
+    return decoder.CONFIGS[program["model"]]
+
+
+def parameters(c: decoder.ModelConfig, embedding: bool = True) -> int:
+    """The number of parameters of a dense decoder."""
+    with torch.device("meta"):
+        model = decoder.Decoder(c)
+    count = sum(w.numel() for w in model.parameters())
+    return count if embedding else count - model.embed.weight.numel()
+
+
+def flops_per_token(c: decoder.ModelConfig, sequence: int) -> float:
+    """As torchtitan counts them: nothing for recomputation, and attention as if it were not causal."""
+    return 6 * parameters(c, embedding=False) + 12 * c.layers * c.dim * sequence
+
+
+def step_ms(row: Row, program: dict, value: float) -> float:
+    """A published number as the time of a step."""
+    tokens = program["batch"] * program["sequence"] / program["tp"]
+    if row.unit == "ms":
+        return value
+    if row.unit == "% of peak":
+        work = tokens * flops_per_token(dimensions(program), program["sequence"])
+        return work / (value / 100 * row.peak_tflops * 1e12) * 1e3
+    return tokens / value * 1e3
+
+
+def _play(gm: torch.fx.GraphModule, mode: Mode, machine: str) -> dict:
+    """The report of one graph in the order of a mode."""
+    gm, passes = published_orders.ordered(copy.deepcopy(gm), mode.order, machine)
+    program = commsched.Program(import_graph(gm.graph, fusion=mode.fusion)[0])
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "report.json")
+        on = f"machine={option_value(machine)}"
+        report = f"comm-report{{{on} report-file={option_value(file)} table=false}}"
+        for name in filter(None, passes.split(",")):
+            program.run(name.replace("{", f"{{{on} ", 1))
+        program.run(report)
+        return function_report(file)
+
+
+def predict(
+    program: dict, modes: list[Mode], machine: str, profile: dict, layers: int | None = None
+) -> list[Predicted]:
+    """The modes of one program, which is traced once for those that a compiler fuses and once for the others.
+
+    Args:
+        layers: as many layers instead of the model's own.
+    """
+    with trace.fake_world(program["ranks"]):
+        graphs = {fusion: trace.trace(config_of(program, layers, fusion)) for fusion in {mode.fusion for mode in modes}}
+        played = [[_play(graphs[mode.fusion][which], mode, machine) for which in ("fw", "bw")] for mode in modes]
+    c = dimensions(program)
+    local = parameters(dataclasses.replace(c, layers=layers or c.layers)) / program["ranks"]
+    memory = profile["memory"]
+    optimizer = local * OPTIMIZER_BYTES / (memory["bandwidth_gbps"] * memory["efficiency_permille"] / 1000) / 1e6
+    return [_sum(reports, optimizer, local) for reports in played]
+
+
+def _sum(reports: list[dict], optimizer: float, local: float) -> Predicted:
+    forward, backward = (report["makespan_ns"]["after"] / MS for report in reports)
+    return Predicted(
+        ms=forward + backward + optimizer,
+        forward_ms=forward,
+        backward_ms=backward,
+        optimizer_ms=optimizer,
+        exposed_ms=sum(report["exposed_ns"]["after"] for report in reports) / MS,
+        collectives=sum(report["collectives"] for report in reports),
+        peak_gib=(max(report["peak_bytes"]["after"] for report in reports) + STATE_BYTES * local) / GIB,
+    )
