@@ -50,16 +50,18 @@ def profile_of(row: Row) -> dict:
     return profile
 
 
-def predict(row: Row, layers: int | None) -> list[dict]:
+def predict(row: Row, layers: int | None, whole: bool) -> list[dict]:
     """What is measured and what is predicted, for each mode of a row. Times are in ms."""
     profile = profile_of(row)
     with tempfile.TemporaryDirectory() as folder:
         machine = Path(folder, "machine.json")
         machine.write_text(json.dumps(profile))
-        return (_steps if row.kind == "step" else _collectives)(row, str(machine), profile, layers)
+        return (
+            _steps(row, str(machine), profile, layers, whole) if row.kind == "step" else _collectives(row, str(machine))
+        )
 
 
-def _collectives(row: Row, machine: str, profile: dict, layers: int | None) -> list[dict]:
+def _collectives(row: Row, machine: str) -> list[dict]:
     import published_collectives
 
     kind, ranks, element = (row.program[key] for key in ("collective", "ranks", "element"))
@@ -74,7 +76,7 @@ def _collectives(row: Row, machine: str, profile: dict, layers: int | None) -> l
     ]
 
 
-def _steps(row: Row, machine: str, profile: dict, layers: int | None) -> list[dict]:
+def _steps(row: Row, machine: str, profile: dict, layers: int | None, whole: bool) -> list[dict]:
     import published_steps
 
     found = []
@@ -86,7 +88,7 @@ def _steps(row: Row, machine: str, profile: dict, layers: int | None) -> list[di
         key = json.dumps(program)
         if key not in predicted:
             modes = [mode for other, mode, _ in found if other == program]
-            results = published_steps.predict(program, modes, machine, profile, layers)
+            results = published_steps.predict(program, modes, machine, profile, layers, whole)
             predicted[key] = dict(zip([mode.name for mode in modes], results, strict=True))
     return [
         {
@@ -121,7 +123,7 @@ def run(settings: argparse.Namespace, rows: list[Row], results: dict) -> None:
             continue
         start = time.process_time()
         try:
-            modes = predict(row, settings.layers)
+            modes = predict(row, settings.layers, settings.whole)
         except Exception as error:  # Other rows go on, and the page names this one.
             results["failed"][row.name] = f"{type(error).__name__}: {error}".splitlines()[0]
             print(f"{row.name}: {results['failed'][row.name]}", file=sys.stderr, flush=True)
@@ -143,6 +145,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="ROW", help="names of rows (default: all)")
     parser.add_argument("--check", action="store_true", help="check the row files, and predict nothing")
     parser.add_argument("--layers", type=int, help="trace models with this many layers, to try the command out")
+    parser.add_argument("--whole", action="store_true", help="trace all layers; without it, few layers stand for all")
     parser.add_argument("--json", type=Path, help="write the results to this file, too, after each row")
     parser.add_argument("--resume", action="store_true", help="keep what the JSON file has already")
     parser.add_argument("--markdown", type=Path, help="write the page to this file")

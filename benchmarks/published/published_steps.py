@@ -27,6 +27,8 @@ MS, GIB = 1e6, 2**30
 OPTIMIZER_BYTES = 4 * (4 + 3 + 1 + 2)
 # Two moments in f32 per parameter stay in memory beside what the graphs hold.
 STATE_BYTES = 8
+# The numbers of layers that stand for all. Both are even, for recomputation in every second block.
+TRACED = (2, 4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Predicted:
     backward_ms: float
     optimizer_ms: float
     exposed_ms: float
-    collectives: int
+    collectives: float
     peak_gib: float
 
 
@@ -85,33 +87,64 @@ def step_ms(row: Row, program: dict, value: float) -> float:
     return tokens / value * 1e3
 
 
+def with_a_collective(text: str) -> str:
+    """A module whose function has a collective that takes no time, for reports are about functions with collectives."""
+    lines = text.split("\n")
+    end = max(at for at, line in enumerate(lines) if line.lstrip().startswith("return"))
+    lines[end:end] = [
+        "    %alone = comm.barrier on @alone : () -> !comm.future<>",
+        "    comm.wait %alone : !comm.future<>",
+    ]
+    start = next(at for at, line in enumerate(lines) if line.startswith("module"))
+    lines.insert(start + 1, "  comm.group @alone #comm.iota<[1, 1]>")
+    return "\n".join(lines)
+
+
 def _play(gm: torch.fx.GraphModule, mode: Mode, machine: str) -> dict:
     """The report of one graph in the order of a mode."""
     gm, passes = published_orders.ordered(copy.deepcopy(gm), mode.order, machine)
-    program = commsched.Program(import_graph(gm.graph, fusion=mode.fusion)[0])
+    text = import_graph(gm.graph, fusion=mode.fusion)[0]
+    program = commsched.Program(text if "comm.future" in text else with_a_collective(text))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.json")
         on = f"machine={option_value(machine)}"
-        report = f"comm-report{{{on} report-file={option_value(file)} table=false}}"
         for name in filter(None, passes.split(",")):
             program.run(name.replace("{", f"{{{on} ", 1))
-        program.run(report)
+        program.run(f"comm-report{{{on} report-file={option_value(file)} table=false}}")
         return function_report(file)
 
 
 def predict(
-    program: dict, modes: list[Mode], machine: str, profile: dict, layers: int | None = None
+    program: dict, modes: list[Mode], machine: str, profile: dict, layers: int | None = None, whole: bool = False
 ) -> list[Predicted]:
-    """The modes of one program, which is traced once for those that a compiler fuses and once for the others.
+    """The modes of one program.
+
+    The blocks of a decoder are alike, so the figures are those of TRACED layers, continued linearly.
 
     Args:
-        layers: as many layers instead of the model's own.
+        layers: this many layers instead of the model's own, all of them traced.
+        whole: all layers are traced.
     """
+    own = dimensions(program).layers
+    if layers or whole or own <= TRACED[-1]:
+        return _predict(program, modes, machine, profile, layers or own)
+    few, more = (_predict(program, modes, machine, profile, count) for count in TRACED)
+    return [_continued(one, other, own) for one, other in zip(few, more, strict=True)]
+
+
+def _continued(one: Predicted, other: Predicted, layers: int) -> Predicted:
+    """The figures of a model with `layers` layers, from those of TRACED."""
+    steps = (layers - TRACED[0]) / (TRACED[1] - TRACED[0])
+    few, more = dataclasses.asdict(one), dataclasses.asdict(other)
+    return Predicted(**{key: few[key] + steps * (more[key] - few[key]) for key in few})
+
+
+def _predict(program: dict, modes: list[Mode], machine: str, profile: dict, layers: int) -> list[Predicted]:
+    """The program is traced once for the modes that a compiler fuses and once for the others."""
     with trace.fake_world(program["ranks"]):
         graphs = {fusion: trace.trace(config_of(program, layers, fusion)) for fusion in {mode.fusion for mode in modes}}
         played = [[_play(graphs[mode.fusion][which], mode, machine) for which in ("fw", "bw")] for mode in modes]
-    c = dimensions(program)
-    local = parameters(dataclasses.replace(c, layers=layers or c.layers)) / program["ranks"]
+    local = parameters(dataclasses.replace(dimensions(program), layers=layers)) / program["ranks"]
     memory = profile["memory"]
     optimizer = local * OPTIMIZER_BYTES / (memory["bandwidth_gbps"] * memory["efficiency_permille"] / 1000) / 1e6
     return [_sum(reports, optimizer, local) for reports in played]

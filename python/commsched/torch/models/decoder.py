@@ -53,6 +53,8 @@ CONFIGS = {
     for c in (
         ModelConfig("llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192),
         ModelConfig("llama3-70b", 80, 8192, 64, 8, 28672, 128256, 8192),
+        # The sizes of KempnerForge's benchmarks: 14.8 billion parameters.
+        ModelConfig("llama3-13b", 40, 5120, 40, 8, 17920, 128256, 8192),
         ModelConfig("llama2-7b", 32, 4096, 32, 32, 11008, 32000, 4096),
         ModelConfig("llama2-13b", 40, 5120, 40, 40, 13824, 32000, 4096),
         ModelConfig("llama2-70b", 80, 8192, 64, 8, 28672, 32000, 4096),
