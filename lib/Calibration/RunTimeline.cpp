@@ -11,9 +11,9 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Calibration/RunTimeline.h"
+#include "FieldReader.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
-#include <cmath>
 #include <map>
 
 using namespace commsched;
@@ -60,46 +60,6 @@ struct SiteCalls {
 struct TimelineFile {
   std::map<int64_t, std::string> names;
   std::map<int64_t, std::vector<SpanEvent>> events;
-};
-
-/// Reads the fields of one object and keeps the first error.
-class FieldReader {
-public:
-  FieldReader(const json::Object &object, std::string path, std::string &error)
-      : object(object), path(std::move(path)), error(error) {}
-
-  int64_t integer(llvm::StringRef key, int64_t least) {
-    std::optional<int64_t> value = object.getInteger(key);
-    if (!value || *value < least)
-      fail(key, "expected an integer of at least " + llvm::Twine(least));
-    return value.value_or(least);
-  }
-
-  /// Microseconds with decimals, as ns.
-  Ns time(llvm::StringRef key) {
-    std::optional<double> value = object.getNumber(key);
-    if (!value || !(*value >= 0 && *value < static_cast<double>(kMaxNs) / 1000))
-      fail(key, "expected a time in microseconds");
-    return error.empty() ? std::llround(*value * 1000) : 0;
-  }
-
-  std::string string(llvm::StringRef key) {
-    std::optional<llvm::StringRef> value = object.getString(key);
-    if (!value)
-      fail(key, "expected a string");
-    return value.value_or("").str();
-  }
-
-  void fail(llvm::StringRef key, const llvm::Twine &message) {
-    if (error.empty())
-      error = ("field '" + llvm::Twine(path) + key + "': " + message).str();
-  }
-
-  const json::Object &object;
-
-private:
-  std::string path;
-  std::string &error;
 };
 
 } // namespace

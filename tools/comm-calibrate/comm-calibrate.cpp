@@ -21,6 +21,7 @@
 #include "CommSched/Support/RankThreads.h"
 #include "CommSched/Support/RunTool.h"
 #include "FromTimeline.h"
+#include "FromTrace.h"
 #include "Questions.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -91,6 +92,11 @@ static cl::list<std::string> fromTimelines(
     "from-timeline",
     cl::desc("Measure nothing, but refine --base by what comm-run --timeline wrote; once per file of a run"),
     cl::value_desc("run.json"), cl::cat(category));
+static cl::list<std::string> fromTraces(
+    "from-trace",
+    cl::desc("Measure nothing, but put the times of a trace into --base: of torch.profiler (once per rank), XLA's "
+             "profile (PGLE), or the log of XLA's estimates. With --program, list what does not match"),
+    cl::value_desc("file"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("Print no progress"), cl::cat(category));
 
 /// Exit codes.
@@ -509,6 +515,8 @@ static int calibrateMain(int argc, char **argv) {
   Expected<MachineModel> base = MachineModel::load(basePath);
   if (!base)
     return report(base.takeError());
+  if (!fromTimelines.empty() && !fromTraces.empty())
+    return report("expected one of --from-timeline and --from-trace, got both");
   if (!fromTimelines.empty()) {
     if (!programs.empty() || !kinds.empty() || !elements.empty())
       return report("--from-timeline: expected no --program, --kinds or --elements, since nothing is measured");
@@ -516,6 +524,13 @@ static int calibrateMain(int argc, char **argv) {
     if (!isAccurate)
       return report(isAccurate.takeError());
     return *isAccurate ? EXIT_SUCCESS : inaccurateCode;
+  }
+  if (!fromTraces.empty()) {
+    if (!kinds.empty() || !elements.empty())
+      return report("--from-trace: expected no --kinds or --elements, since nothing is measured");
+    if (Error error = makeProfileFromTraces(fromTraces, programs, *base, outputPath, quiet, makeRegistry()))
+      return report(std::move(error));
+    return EXIT_SUCCESS;
   }
   for (const std::string &what : measured)
     if (what != "collectives" && what != "computations" && what != "contention")

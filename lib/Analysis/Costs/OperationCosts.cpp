@@ -23,6 +23,7 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -129,9 +130,10 @@ StringRef commsched::getTableName(Operation *op) {
   return op->getName().getStringRef();
 }
 
-std::vector<std::string> commsched::getTableShapes(Operation *op) {
+/// The types of tensors and memrefs among `types`: "4x8xf32".
+static std::vector<std::string> getShapes(TypeRange types) {
   std::vector<std::string> shapes;
-  for (Type type : op->getOperandTypes()) {
+  for (Type type : types) {
     auto shaped = dyn_cast<ShapedType>(type);
     if (!shaped || !shaped.hasRank())
       continue;
@@ -145,12 +147,34 @@ std::vector<std::string> commsched::getTableShapes(Operation *op) {
   return shapes;
 }
 
+std::vector<std::string> commsched::getTableShapes(Operation *op) { return getShapes(op->getOperandTypes()); }
+
 /// Work of known time.
 static OpWork timed(Ns time) {
   OpWork work;
   work.time = std::min(kMaxNs, time);
   work.inlined = true;
   return work;
+}
+
+/// The types of tensors with dimensions: a trace does not tell a tensor without any from a number.
+static void dropScalars(std::vector<std::string> &shapes) {
+  llvm::erase_if(shapes, [](const std::string &shape) { return !llvm::isDigit(shape.front()) && shape.front() != '?'; });
+}
+
+const OpTime *OperationCosts::findTraced(Operation *op, StringRef name, std::vector<std::string> shapes) const {
+  auto [packet, overload] = name.rsplit('.');
+  if (!isa<ComputeOp>(op) || !packet.contains('.') || isFree(op))
+    return nullptr;
+  dropScalars(shapes);
+  if (shapes.empty())
+    return nullptr;
+  if (const OpTime *entry = costs.findOp(packet, shapes))
+    return entry;
+  std::vector<std::string> results = getShapes(op->getResultTypes());
+  dropScalars(results);
+  shapes.insert(shapes.end(), results.begin(), results.end());
+  return costs.findOp(packet, shapes);
 }
 
 const OpTime *OperationCosts::findEntry(Operation *op) const {
@@ -165,7 +189,8 @@ const OpTime *OperationCosts::findEntry(Operation *op) const {
     if (const OpTime *entry = costs.findOp(name, shapes, form->second))
       return entry;
   }
-  return costs.findOp(name, shapes);
+  const OpTime *entry = costs.findOp(name, shapes);
+  return entry ? entry : findTraced(op, name, std::move(shapes));
 }
 
 OpWork OperationCosts::learn(Operation *op, OpCostSource &source) const {

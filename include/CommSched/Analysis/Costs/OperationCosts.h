@@ -134,10 +134,15 @@ public:
   /// name, in which case the cost is a guess.
   const CollectiveVariant *variantOf(comm::CollectiveOpInterface start) const;
 
-private:
-  /// The entry of the machine's table for the name, the operand types and the form of `op`, or else for the first two;
-  /// null if there is none.
+  /// The entry of the machine's table for the name, the operand types and the form of `op`, or else for the first two,
+  /// or else that of a trace (findTraced); null if there is none.
   const OpTime *findEntry(mlir::Operation *op) const;
+
+private:
+  /// The entry for a `comm.compute` of PyTorch's operator `name` that a trace gave: for the name without the overload,
+  /// and for operands as in `shapes` or, as of an operator that is called with `out`, for operands and results. Types
+  /// without dimensions do not count. Null if there is none, and for operations that are free.
+  const OpTime *findTraced(mlir::Operation *op, llvm::StringRef name, std::vector<std::string> shapes) const;
   /// The work of `op` itself, without its `comm.cost`.
   OpWork learn(mlir::Operation *op, OpCostSource &source) const;
   /// The work of `op` itself with the numbers of its `comm.cost` other than the time.

@@ -1,0 +1,185 @@
+//===- FromTrace.cpp - A profile from the traces of a framework -----------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "FromTrace.h"
+#include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Analysis/Locations.h"
+#include "CommSched/Calibration/Trace.h"
+#include "CommSched/Support/Format.h"
+#include "CommSched/Support/OutputFile.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+#include <map>
+#include <set>
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+/// At most this many lines are printed of each list; the profile has all of them.
+static constexpr size_t kMostLines = 20;
+
+namespace {
+
+/// Operations of a program with one name and operands that are in no trace.
+struct Missing {
+  std::string place;
+  int64_t count = 0;
+  Ns time = 0;
+};
+
+/// What of the traces programs use, and what they lack.
+struct Match {
+  int64_t found = 0, costly = 0;
+  /// Times by the model of all operations that cost time, and of those that are in a trace.
+  std::map<std::string, Missing> missing;
+  /// The entries that an operation uses.
+  std::set<const OpTime *> used;
+};
+
+} // namespace
+
+/// What a list calls an operation: its name and its operands.
+static std::string describe(Operation *op) {
+  return getTableName(op).str() + " (" + llvm::join(getTableShapes(op), ", ") + ")";
+}
+
+/// Compares one program with the profile that the traces gave.
+static void compare(ModuleOp module, const OperationCosts &costs, llvm::ArrayRef<RunPoint> points, Match &match) {
+  module.walk([&](Operation *op) {
+    if (op->getNumRegions() > 0)
+      return;
+    std::optional<CostEstimate> cost = costs.estimateOf(op);
+    if (!cost || cost->ns == 0)
+      return;
+    ++match.costly;
+    bool isFound = false;
+    if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
+      isFound = llvm::any_of(points, [&](const RunPoint &point) {
+        return point.kind == start.getCollectiveKind() && point.shape == costs.shapeOf(start) &&
+               point.element == costs.elementOf(start) && point.bytes == getCollectiveBytes(start);
+      });
+    } else if (const OpTime *entry = costs.findEntry(op)) {
+      isFound = true;
+      match.used.insert(entry);
+    }
+    if (isFound) {
+      ++match.found;
+      return;
+    }
+    Missing &missing = match.missing[describe(op)];
+    if (missing.count++ == 0)
+      missing.place = locationText(op->getLoc());
+    missing.time += cost->ns;
+  });
+}
+
+static llvm::Error comparePrograms(llvm::ArrayRef<std::string> programs, const MachineModel &machine,
+                                   llvm::ArrayRef<RunPoint> points, const DialectRegistry &registry,
+                                   const CostModel &model, Match &match) {
+  MLIRContext context(registry);
+  for (const std::string &path : programs) {
+    OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+    if (!module)
+      return llvm::createStringError("cannot read '" + path + "'");
+    OperationCosts costs(model);
+    int64_t before = match.found;
+    compare(*module, costs, points, match);
+    if (match.found == before)
+      return llvm::createStringError("'" + path +
+                                     "': none of its operations is in the traces: they are of another program");
+  }
+  return llvm::Error::success();
+}
+
+/// "1.50 us  3 calls  aten::add: why".
+static void printUnmatched(llvm::ArrayRef<UnmatchedEvents> unmatched) {
+  if (unmatched.empty())
+    return;
+  llvm::errs() << "in the traces, but not matched:\n";
+  for (const UnmatchedEvents &events : unmatched.take_front(kMostLines))
+    llvm::errs() << llvm::formatv("  {0,10} {1,6} x {2}: {3}\n", formatNs(events.time), events.calls, events.name,
+                                  events.why);
+  if (unmatched.size() > kMostLines)
+    llvm::errs() << "  and " << unmatched.size() - kMostLines << " more (calibration.trace.unmatched of the profile)\n";
+}
+
+static void printMissing(const Match &match) {
+  llvm::errs() << match.found << " of " << match.costly << " operations that take time are in the traces\n";
+  if (match.missing.empty())
+    return;
+  std::vector<std::pair<std::string, Missing>> rows(match.missing.begin(), match.missing.end());
+  llvm::stable_sort(rows, [](const auto &a, const auto &b) { return a.second.time > b.second.time; });
+  llvm::errs() << "in the programs, but not in the traces (times by the profile):\n";
+  for (const auto &[name, missing] : llvm::ArrayRef(rows).take_front(kMostLines))
+    llvm::errs() << llvm::formatv("  {0,10} {1,6} x {2} at {3}\n", formatNs(missing.time), missing.count, name,
+                                  missing.place);
+  if (rows.size() > kMostLines)
+    llvm::errs() << "  and " << rows.size() - kMostLines << " more\n";
+}
+
+/// Adds what no operation of the programs uses to what was not matched.
+static void addUnused(const MachineModel &machine, const Match &match, TraceTimes &times) {
+  std::set<std::pair<std::string, std::vector<std::string>>> used;
+  for (const OpTime *entry : match.used)
+    used.insert({entry->name, entry->shapes});
+  for (const TracedOp &op : times.ops)
+    if (!op.isPart && !used.count({op.name, op.shapes}))
+      times.unmatched.push_back({op.name + " (" + llvm::join(op.shapes, ", ") + ")", "no program has it", op.time.n,
+                                 op.time.value * op.time.n});
+  llvm::stable_sort(times.unmatched,
+                    [](const UnmatchedEvents &a, const UnmatchedEvents &b) { return a.time > b.time; });
+}
+
+llvm::Error commsched::makeProfileFromTraces(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<std::string> programs,
+                                             const MachineModel &base, llvm::StringRef outputPath, bool quiet,
+                                             const DialectRegistry &registry) {
+  std::vector<TimelineText> traces;
+  for (const std::string &path : paths) {
+    llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> buffer = llvm::MemoryBuffer::getFile(path);
+    if (!buffer)
+      return llvm::createStringError("'" + path + "': " + buffer.getError().message());
+    traces.push_back({path, (*buffer)->getBuffer().str()});
+  }
+  llvm::Expected<TraceTimes> times = readTraces(traces, base.ranksPerNode);
+  if (!times)
+    return times.takeError();
+  llvm::StringRef name = outputPath == "-" ? llvm::StringRef("traced") : llvm::sys::path::stem(outputPath);
+  llvm::Expected<MachineModel> machine = addTrace(base, *times, name);
+  if (!machine)
+    return machine.takeError();
+  Match match;
+  CostModel model(*machine);
+  if (llvm::Error error = comparePrograms(programs, *machine, times->points, registry, model, match))
+    return error;
+  if (!programs.empty()) {
+    addUnused(model.machine(), match, *times);
+    machine = addTrace(base, *times, name);
+    if (!machine)
+      return machine.takeError();
+  }
+  if (llvm::Error error = writeWhole(outputPath, [&](llvm::raw_ostream &os) {
+        os << machine->toJSON();
+        return llvm::Error::success();
+      }))
+    return error;
+  if (quiet)
+    return llvm::Error::success();
+  llvm::errs() << times->writer << ": times of " << times->ops.size() << " operations and " << times->points.size()
+               << " collectives\n";
+  if (!programs.empty())
+    printMissing(match);
+  printUnmatched(times->unmatched);
+  return llvm::Error::success();
+}
