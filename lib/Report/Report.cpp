@@ -381,17 +381,8 @@ static llvm::json::Object scenariosToJSON(const Report &report, const BlockRepor
   return llvm::json::Object{{"count", report.noise.scenarios},
                             {"collective_spread_permille", report.noise.collectiveSpreadPermille},
                             {"compute_spread_permille", report.noise.computeSpreadPermille},
-                            {"objective", stringify(report.objectiveOf(block))},
                             {"mean_ns", std::move(mean)},
                             {"p95_ns", std::move(p95)}};
-}
-
-Objective Report::objectiveOf(const BlockReport &block) const {
-  Objective objective = Objective::Makespan;
-  for (const PassRecord &pass : passes)
-    if (pass.block == block.name && pass.search)
-      objective = pass.objective;
-  return objective;
 }
 
 /// Adds what comm-split-strands found, if it ran.

@@ -128,7 +128,6 @@ static void printScenarios(const Report &report, const BlockReport &block, raw_o
   std::string count = std::to_string(report.noise.scenarios);
   std::string spread = formatv("; spread of collectives {0} permille, of the rest {1}",
                                report.noise.collectiveSpreadPermille, report.noise.computeSpreadPermille);
-  Objective objective = report.objectiveOf(block);
   printLine(os, "mean of " + count, formatNs(before->mean), formatNs(after->mean),
             change(before->mean, after->mean) + spread);
   printLine(os, "p95 of " + count, formatNs(before->p95), formatNs(after->p95), change(before->p95, after->p95));
@@ -143,8 +142,6 @@ static void printScenarios(const Report &report, const BlockReport &block, raw_o
   printBound("mean of bounds", any, "of all scenarios");
   if (order && !(order == any))
     printBound("same, unmerged", order, "without merging");
-  if (needsNoise(objective))
-    os << "  objective     " << stringify(objective) << " of " << count << " scenarios\n";
 }
 
 /// What a block's figures rest on without being told: sizes that count as nothing, and guessed costs. Empty if there is

@@ -80,7 +80,7 @@ std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std:
       return "'" + option.text + "' has no effect with '" + deciding(options, option.readers) + "': only " +
              join(readers, ", ") + (readers.size() == 1 ? " reads it" : " read it");
   }
-  if (options.scenarios > 0 || needsNoise(options.objective))
+  if (options.scenarios > 0)
     return "";
   const NoiseOptions usual;
   for (auto [name, value, otherwise] :
@@ -88,7 +88,6 @@ std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std:
                                                 usual.collectiveSpreadPermille},
         {"compute-spread-permille", options.computeSpreadPermille, usual.computeSpreadPermille}})
     if (value != otherwise)
-      return "'" + withValue(name, Twine(value)) + "' has no effect with 'scenarios=0' and '" +
-             withValue("objective", stringify(options.objective)) + "'";
+      return "'" + withValue(name, Twine(value)) + "' has no effect with 'scenarios=0'";
   return "";
 }

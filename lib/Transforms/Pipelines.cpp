@@ -29,10 +29,9 @@ double memoryBudgetRatioOf(const OverlapOptions &options) {
                                                             : CommScheduleOptions().memoryBudgetRatio;
 }
 
-/// The noise of reports and of comm-schedule.
+/// The noise of reports.
 NoiseOptions noiseOptionsOf(const OverlapOptions &options) {
-  return noiseFor(options.objective,
-                  {options.scenarios, options.collectiveSpreadPermille, options.computeSpreadPermille});
+  return {options.scenarios, options.collectiveSpreadPermille, options.computeSpreadPermille};
 }
 
 /// What a report has to know of the options.
@@ -69,10 +68,6 @@ std::unique_ptr<Pass> makeSchedule(const OverlapOptions &options) {
   passOptions.bucketCapBytes = options.bucketCapBytes;
   passOptions.effort = options.effort;
   passOptions.objective = options.objective;
-  NoiseOptions noise = noiseOptionsOf(options);
-  passOptions.scenarios = noise.scenarios;
-  passOptions.collectiveSpreadPermille = noise.collectiveSpreadPermille;
-  passOptions.computeSpreadPermille = noise.computeSpreadPermille;
   return createCommSchedule(passOptions);
 }
 

@@ -215,10 +215,9 @@ private:
   Order order;
 };
 
-/// Tests that bounds are never above the best order, that answers are never below it, never worse than the order given
-/// or the answer without noise, and nearly always the best.
-TEST(Scenarios, AgreeWithAllOrdersOfSmallProblems) {
-  int64_t compared = 0, optimal = 0, tight = 0, better = 0;
+/// Tests that bounds are never above the best order, and that half of them are reached.
+TEST(Scenarios, BoundsAgreeWithAllOrdersOfSmallProblems) {
+  int64_t compared = 0, tight = 0;
   for (uint64_t seed = 0; seed < portion(300u); ++seed) {
     Noise noise;
     Problem problem = smallProblem(seed, noise, 7);
@@ -226,9 +225,7 @@ TEST(Scenarios, AgreeWithAllOrdersOfSmallProblems) {
     ScheduleOptions options;
     options.bucketing = false;
     options.memory.ppm = 200000;
-    options.noise = &noise;
-    Schedule nominal = schedule(problem, options);
-    AllOrders all(problem, noise, nominal.limit);
+    AllOrders all(problem, noise, schedule(problem, options).limit);
     if (!all.complete() || problem.hasStreams())
       continue;
     ++compared;
@@ -236,31 +233,10 @@ TEST(Scenarios, AgreeWithAllOrdersOfSmallProblems) {
     ASSERT_LE(bound.mean, all.mean) << "seed " << seed;
     ASSERT_LE(bound.p95, all.p95) << "seed " << seed;
     tight += bound.mean == all.mean;
-    ScenarioSampler sampler(problem, noise);
-    SampledMakespan given = summarize(sampler.play(keepOrder(problem), {}));
-    SampledMakespan before = summarize(sampler.play(nominal, {}));
-    for (Objective objective : {Objective::Mean, Objective::P95}) {
-      options.objective = objective;
-      Schedule answer = schedule(problem, options);
-      ScheduleRequirements requirements;
-      requirements.peakLimit = nominal.limit;
-      ASSERT_EQ(verify(problem, answer, requirements), "") << "seed " << seed;
-      SampledMakespan reached = summarize(sampler.play(answer, {}));
-      auto [value, best, first, input] = objective == Objective::Mean
-                                             ? std::tuple(reached.mean, all.mean, before.mean, given.mean)
-                                             : std::tuple(reached.p95, all.p95, before.p95, given.p95);
-      ASSERT_GE(value, best) << "seed " << seed;
-      ASSERT_LE(value, first) << "seed " << seed;
-      ASSERT_LE(value, input) << "seed " << seed;
-      optimal += value == best;
-      better += value < first;
-    }
   }
   RecordProperty("compared", std::to_string(compared));
   EXPECT_GT(compared, leastOf(200));
-  EXPECT_GE(optimal, 2 * compared * 98 / 100) << compared;
   EXPECT_GT(tight, compared / 2);
-  EXPECT_GT(better, leastOf(20));
 }
 
 /// Tests that bounds with merging hold for every answer with buckets, which vary as their first members do.
@@ -269,14 +245,12 @@ TEST(Scenarios, BoundsHoldWithBuckets) {
   for (uint64_t seed = 1000; seed < 1000 + portion(120u); ++seed) {
     Noise noise;
     Problem problem = smallProblem(seed, noise, 40, /*chanceOfStart=*/70);
-    ScheduleOptions options;
-    options.memory.ppm = 1000000;
-    options.effort = 4000;
-    options.noise = &noise;
     SampledMakespan bound = sampledLowerBound(problem, noise, /*bucketing=*/true);
     ScenarioSampler sampler(problem, noise);
-    for (Objective objective : {Objective::Makespan, Objective::Mean, Objective::P95}) {
-      options.objective = objective;
+    for (int64_t effort : {0, 4000, 40000}) {
+      ScheduleOptions options;
+      options.memory.ppm = 1000000;
+      options.effort = effort;
       Schedule answer = schedule(problem, options);
       ASSERT_EQ(answer.defect, "");
       SampledMakespan reached = summarize(sampler.play(answer, {}));
@@ -286,45 +260,6 @@ TEST(Scenarios, BoundsHoldWithBuckets) {
     }
   }
   EXPECT_GT(merged, leastOf(50));
-}
-
-/// Tests that the makespan as objective ignores noise.
-TEST(Scenarios, MakespanIgnoresNoise) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    Noise noise;
-    Problem problem = smallProblem(seed, noise, 40);
-    ScheduleOptions options;
-    options.effort = 20000;
-    Schedule without = schedule(problem, options);
-    options.noise = &noise;
-    Schedule with = schedule(problem, options);
-    EXPECT_EQ(without.order, with.order);
-    EXPECT_EQ(without.steps, with.steps);
-  }
-}
-
-/// Tests that equal input gives equal answers, and that slow-downs and limits hold under noise.
-TEST(Scenarios, AnswersAreEqualAndWithinTheLimit) {
-  for (uint64_t seed = 0; seed < portion(60u); ++seed) {
-    Noise noise;
-    Problem problem = smallProblem(seed, noise, 40);
-    ScheduleOptions options;
-    options.effort = 10000;
-    options.noise = &noise;
-    options.objective = seed % 2 ? Objective::Mean : Objective::P95;
-    options.slowDown.computePermille = seed % 3 ? 200 : 0;
-    Schedule first = schedule(problem, options), second = schedule(problem, options);
-    EXPECT_EQ(first.order, second.order);
-    EXPECT_EQ(first.defect, "");
-    EXPECT_LE(first.peak, std::max(first.limit, first.inputPeak));
-    EXPECT_EQ(first.makespan, makespanOf(first.carriedOut(problem), first.order, options.slowDown));
-    ScenarioSampler sampler(problem, noise);
-    SampledMakespan given = summarize(sampler.play(keepOrder(problem), options.slowDown));
-    SampledMakespan reached = summarize(sampler.play(first, options.slowDown));
-    if (first.inputPeak <= first.limit) {
-      EXPECT_LE(seed % 2 ? reached.mean : reached.p95, seed % 2 ? given.mean : given.p95);
-    }
-  }
 }
 
 } // namespace

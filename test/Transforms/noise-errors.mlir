@@ -1,5 +1,5 @@
 // RUN: not comm-opt %s --reorder-comm-overlap="scenarios=-1" 2>&1 | FileCheck %s --check-prefix=COUNT
-// RUN: not comm-opt %s --comm-schedule="objective=mean collective-spread-permille=5000" 2>&1 | FileCheck %s --check-prefix=SPREAD
+// RUN: not comm-opt %s --comm-report="scenarios=2 collective-spread-permille=5000" 2>&1 | FileCheck %s --check-prefix=SPREAD
 // RUN: not comm-opt %s --comm-report="scenarios=2 compute-spread-permille=-1" 2>&1 | FileCheck %s --check-prefix=REPORT
 // RUN: not comm-opt %s --comm-scenarios=many --comm-report=%t.json 2>&1 | FileCheck %s --check-prefix=FLAG
 // RUN: not comm-opt %s --comm-scenarios=5000 --comm-report=%t.json 2>&1 | FileCheck %s --check-prefix=RANGE

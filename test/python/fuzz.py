@@ -73,7 +73,7 @@ def options_of(seed: int, slow: str) -> dict:
     elif r.random() < 0.15:
         options["solver"] = "inductor"
     elif r.random() < 0.1:
-        options.update(objective="p95", scenarios=4)
+        options.update(objective="regret", scenarios=4)
     return options
 
 

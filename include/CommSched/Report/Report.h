@@ -252,8 +252,6 @@ struct Report {
   /// The records of the scheduling passes, by block and in the order of the passes.
   std::vector<PassRecord> passes;
 
-  /// What the last search of comm-schedule minimized in a block; the makespan if there was none.
-  Objective objectiveOf(const BlockReport &block) const;
 
   /// R.json of the contract: schema_version 1.
   llvm::json::Value toJSON() const;

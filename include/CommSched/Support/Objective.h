@@ -25,16 +25,9 @@ enum class Objective : uint8_t {
   Regret,
   /// The makespan if every duration is as expected.
   Makespan,
-  /// The mean of the makespans in several scenarios.
-  Mean,
-  /// Their 95 % quantile.
-  P95,
 };
 
-/// Whether an objective is one over scenarios with noise.
-inline bool needsNoise(Objective objective) { return objective == Objective::Mean || objective == Objective::P95; }
-
-/// "robust", "regret", "makespan", "mean" or "p95".
+/// "robust", "regret" or "makespan".
 inline llvm::StringLiteral stringify(Objective objective) {
   switch (objective) {
   case Objective::Robust:
@@ -43,10 +36,6 @@ inline llvm::StringLiteral stringify(Objective objective) {
     return "regret";
   case Objective::Makespan:
     return "makespan";
-  case Objective::Mean:
-    return "mean";
-  case Objective::P95:
-    return "p95";
   }
   return "";
 }

@@ -39,10 +39,9 @@ def LimitedMemoryOption
                clEnumValN(::commsched::LimitedMemory::Arena, "arena",
                           "the arena of a buffer plan, with the largest workspace"))}]>;
 
-/// Noise of durations. Reports and the solver share these options.
+/// Noise of durations.
 defvar noiseOptions = [
-  Option<"scenarios", "scenarios", "int32_t", "0",
-         "number of scenarios in which durations vary; 0: none, or 32 for an objective that needs them">,
+  Option<"scenarios", "scenarios", "int32_t", "0", "number of scenarios in which durations vary">,
   Option<"collectiveSpreadPermille", "collective-spread-permille", "int32_t", "300",
          "standard deviation of the logarithm of a collective's duration, permille, if its cost has no error bar">,
   Option<"computeSpreadPermille", "compute-spread-permille", "int32_t", "0",
@@ -54,9 +53,7 @@ def ObjectiveOption
              [{::llvm::cl::values(
                clEnumValN(::commsched::Objective::Robust, "robust", "the makespan, and within 0.1 % of it the regret"),
                clEnumValN(::commsched::Objective::Regret, "regret", "the regret alone"),
-               clEnumValN(::commsched::Objective::Makespan, "makespan", "the makespan alone"),
-               clEnumValN(::commsched::Objective::Mean, "mean", "the mean makespan over the scenarios"),
-               clEnumValN(::commsched::Objective::P95, "p95", "the 95 % quantile of the makespans of the scenarios"))}]>;
+               clEnumValN(::commsched::Objective::Makespan, "makespan", "the makespan alone"))}]>;
 
 //===--------------------------------------------------------------------------------------===//
 // Scheduling
@@ -95,15 +92,11 @@ def CommSchedule : Pass<"comm-schedule"> {
     scales. With `effort=0`, contention, or `limit=arena` the default is the makespan; with `objective=regret` a warning or
     an error says so.
 
-    With `objective=mean` or `objective=p95` the pass minimizes the mean or the 95 % quantile of the makespan over a number
-    of scenarios, in which durations vary within their error bars or by a given spread (`docs/Models.md`, "Noise"). The result
-    is then never worse than the input by this measure.
-
     Remarks: one per collective, with its positions, its bucket, its exposed time before and after, and its limiting factor
     (`docs/Remarks.md`).
   }];
   let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption, LimitedMemoryOption,
-                 ObjectiveOption] # noiseOptions # solverOptions;
+                 ObjectiveOption] # solverOptions;
 }
 
 def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {

@@ -77,12 +77,9 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
       *this, "objective", llvm::cl::init(Objective::Robust), llvm::cl::desc("what comm-schedule minimizes"),
       llvm::cl::values(clEnumValN(Objective::Robust, "robust", "the makespan, and within 0.1 % of it the regret"),
                        clEnumValN(Objective::Regret, "regret", "the regret alone"),
-                       clEnumValN(Objective::Makespan, "makespan", "the makespan alone"),
-                       clEnumValN(Objective::Mean, "mean", "the mean makespan over the scenarios"),
-                       clEnumValN(Objective::P95, "p95", "the 95 % quantile of the makespans of the scenarios"))};
+                       clEnumValN(Objective::Makespan, "makespan", "the makespan alone"))};
   Option<int32_t> scenarios{*this, "scenarios", llvm::cl::init(0),
-                            llvm::cl::desc("number of scenarios in which durations vary, for the report and the "
-                                           "objective; 0: none, or 32 for an objective that needs them")};
+                            llvm::cl::desc("number of scenarios in which durations vary, for the report")};
   Option<int32_t> collectiveSpreadPermille{
       *this, "collective-spread-permille", llvm::cl::init(NoiseOptions().collectiveSpreadPermille),
       llvm::cl::desc("standard deviation of the logarithm of a collective's duration, permille, if its cost has no "

@@ -18,7 +18,6 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "ExactSearch.h"
-#include "NoiseSearch.h"
 #include "PeakReducer.h"
 #include "Search.h"
 #include "VariantSearch.h"
@@ -314,15 +313,12 @@ private:
 } // namespace
 
 /// Schedules a problem that has the options' caps and pins.
-static Schedule solve(const Problem &problem, const ScheduleOptions &options) {
-  return options.objective == Objective::Makespan ? Solver(problem, options).run()
-                                                  : scheduleUnderNoise(problem, options);
-}
+static Schedule solve(const Problem &problem, const ScheduleOptions &options) { return Solver(problem, options).run(); }
 
 /// solve(), and the answer within the input's peak if that is shorter.
 static Schedule solveWithPeakOfInput(const Problem &problem, const ScheduleOptions &options) {
   const Bytes peak = peakOf(problem, identityOrder(problem)), limit = options.memory.limitFor(peak);
-  if (limit <= peak || options.objective != Objective::Makespan)
+  if (limit <= peak)
     return solve(problem, options);
   ScheduleOptions atPeak = options;
   atPeak.memory = MemoryBudget();

@@ -30,7 +30,10 @@ struct CommReportPass : public commsched::impl::CommReportBase<CommReportPass> {
   using CommReportBase::CommReportBase;
 
   LogicalResult initialize(MLIRContext *context) final {
-    return checkNoise(context, {scenarios, collectiveSpreadPermille, computeSpreadPermille});
+    if (std::string wrong = validate(NoiseOptions{scenarios, collectiveSpreadPermille, computeSpreadPermille});
+        !wrong.empty())
+      return emitError(UnknownLoc::get(context)) << wrong;
+    return success();
   }
 
   void runOnOperation() final {

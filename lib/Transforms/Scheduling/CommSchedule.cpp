@@ -11,7 +11,6 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BlockPass.h"
-#include "CommSched/Analysis/BlockNoise.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
@@ -142,9 +141,6 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
     if (failed(budget))
       return failure();
     memory = *budget;
-    noise = noiseFor(objective, {scenarios, collectiveSpreadPermille, computeSpreadPermille});
-    if (failed(checkNoise(context, noise)))
-      return failure();
     if (objective == Objective::Regret && limitedMemory == LimitedMemory::Arena)
       return emitError(UnknownLoc::get(context)) << "'objective=regret' has no effect with 'limit=arena'";
     model = loadCostModel(context, machine);
@@ -204,12 +200,7 @@ private:
     ScheduleOptions options = solverOptions().schedule;
     options.slowDown = work.loaded.slowDown;
     options.executor = threadsOf(work.loaded.nodes.getBlock().getParentOp()->getContext());
-    Noise blockNoise;
     options.objective = work.record.objective = objectiveWithLimit();
-    if (needsNoise(objective)) {
-      blockNoise = noiseOf(work.loaded, OperationCosts(*model), noise);
-      options.noise = &blockNoise;
-    }
     Block &block = work.loaded.nodes.getBlock();
     PassJournal *journal = journalOf(block.getParentOp()->getContext());
     SearchWatch watch(block, journal, options);
@@ -220,8 +211,8 @@ private:
       solveRobustly(options, work, loc);
     if (journal)
       watch.addTo(work.record);
-    // Other limits and objectives have other best orders.
-    if (arena || needsNoise(objective))
+    // Other limits have other best orders.
+    if (arena)
       work.schedule.leastOrder.reset();
     Schedule &result = work.schedule;
     // What is left is an answer that was verified.
@@ -285,7 +276,6 @@ private:
 
   std::shared_ptr<const CostModel> model;
   MemoryBudget memory;
-  NoiseOptions noise;
 };
 
 } // namespace

@@ -60,18 +60,6 @@ FailureOr<MemoryBudget> commsched::parseMemoryBudget(MLIRContext *context, doubl
   return emitError(UnknownLoc::get(context)) << llvm::toString(budget.takeError());
 }
 
-LogicalResult commsched::checkNoise(MLIRContext *context, const NoiseOptions &options) {
-  if (std::string wrong = validate(options); !wrong.empty())
-    return emitError(UnknownLoc::get(context)) << wrong;
-  return success();
-}
-
-NoiseOptions commsched::noiseFor(Objective objective, NoiseOptions options) {
-  if (needsNoise(objective) && options.scenarios == 0)
-    options.scenarios = kDefaultScenarios;
-  return options;
-}
-
 SolverOptions::SolverOptions(CollectiveOrder order, bool bucketing, const BucketCaps &caps, int64_t effort) {
   // Without bucketing too: the order alone is then the same problem.
   load = {order, /*bucketing=*/true, caps};

@@ -20,7 +20,7 @@ from .. import __version__, program
 COLLECTIVE_ORDERS = ("free", "group", "program")
 # "seed" is the former name of "inductor".
 SOLVERS = ("schedule", "inductor", "seed")
-OBJECTIVES = ("robust", "regret", "makespan", "mean", "p95")
+OBJECTIVES = ("robust", "regret", "makespan")
 TUNINGS = (None, "measure")
 # The options of noise, and the largest values that the library takes.
 NOISE = {"scenarios": 4096, "collective_spread_permille": 1000, "compute_spread_permille": 1000}

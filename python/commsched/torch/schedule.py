@@ -165,13 +165,11 @@ def _solved(graph: fx.Graph, options: Options, fused: bool, apart: frozenset[str
     except Exception as error:
         raise _refusal(error) from error
     report["apply_ns"] = time.process_time_ns() - ended
-    return _Solved(module, report, plan, decision, _time(report, options), not fused)
+    return _Solved(module, report, plan, decision, _time(report), not fused)
 
 
-def _time(report: dict, options: Options) -> int:
+def _time(report: dict) -> int:
     """The time that answers are compared by, in ns. 0 if there is nothing to schedule."""
-    if options.objective in ("mean", "p95"):
-        return report.get("scenarios", {}).get(f"{options.objective}_ns", {}).get("after", 0)
     return report.get("makespan_ns", {}).get("after", 0)
 
 
@@ -289,10 +287,10 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
             all ("program").
         effort: how long to search, in steps of the solver. By default, the library decides.
         objective: what the solver minimizes: the makespan, and among answers within 0.1 % of it the regret if
-            collectives take 0.75 to 2 times as long ("robust", the default); the "regret" alone; the "makespan" alone;
-            or its "mean" or 95 % quantile ("p95") over scenarios in which durations vary.
-        scenarios: the number of scenarios, of which the report gives the mean and the quantile. The default is 0: none,
-            or 32 if the objective needs them.
+            collectives take 0.75 to 2 times as long ("robust", the default); the "regret" alone; or the "makespan"
+            alone.
+        scenarios: the number of scenarios in which durations vary, of which the report gives the mean and the 95 %
+            quantile of the makespan. The default is 0.
         collective_spread_permille: by how much durations of collectives without an error bar vary: the standard
             deviation of their logarithm, in permille. The default is 300.
         compute_spread_permille: the same for all other operations. The default is 0.

@@ -50,8 +50,6 @@ struct NoiseOptions {
 
 /// Limits on NoiseOptions: beyond them, sums of durations could overflow, or a report would take hours.
 inline constexpr int32_t kMaxScenarios = 4096, kMaxSpreadPermille = 1000;
-/// Scenarios of an objective that needs them if no number is given.
-inline constexpr int32_t kDefaultScenarios = 32;
 
 /// What is wrong with the options, or an empty string.
 std::string validate(const NoiseOptions &options);

@@ -14,7 +14,6 @@
 #ifndef COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
 #define COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
 
-#include "CommSched/Scheduling/Model/Scenarios.h"
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
@@ -44,10 +43,8 @@ struct ScheduleOptions {
   /// cost time; the search for buckets gets what that one leaves, and all of it if the first answer with buckets is
   /// shorter than any order alone.
   int64_t effort = -1;
-  /// What is minimized; schedule() and scheduleWithPeakOfInput() take the makespan, or an objective that needs `noise`,
-  /// with at least one scenario; not owned. scheduleRobustly() (Robust.h) takes all.
+  /// What scheduleRobustly() (Robust.h) minimizes. schedule() and scheduleWithPeakOfInput() minimize the makespan.
   Objective objective = Objective::Makespan;
-  const Noise *noise = nullptr;
   /// Are told of every trial of the search, in this order; not owned.
   std::vector<SearchObserver *> observers;
   /// A further condition on answers, such as a limit on the arena of their buffers: told the problem with the buckets
@@ -72,12 +69,10 @@ inline constexpr int64_t defaultEffort(NodeId nodes) {
 /// to the effort. The answer, with the slow-downs of the options, is never slower than the given order and never has a
 /// higher peak than the limit; if the given order is above the limit, the peak comes first (Schedule::isWithinLimit).
 /// With ScheduleOptions::bucketing it is never slower than without. If the problem has variants, the answer may choose
-/// some (Schedule::variants) if the objective is the makespan; it is then shorter than without them. With another
-/// objective than the makespan, the answer is never worse than the given order by that objective, and may be slower
-/// without noise.
+/// some (Schedule::variants); it is then shorter than without them.
 Schedule schedule(const Problem &problem, const ScheduleOptions &options = {});
 
-/// As schedule(), and if the limit is above the peak of the given order and the makespan is minimized, never slower
+/// As schedule(), and if the limit is above the peak of the given order, never slower
 /// than the answer of schedule() within that peak: every plan within a smaller limit is one within a larger limit, but
 /// a search that may use more memory goes other ways and may end at a longer plan. Takes the time of both searches,
 /// unless the first one ends at a lower bound of the larger limit. Between two limits above the peak nothing is

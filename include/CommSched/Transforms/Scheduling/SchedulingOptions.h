@@ -28,12 +28,6 @@ std::shared_ptr<const CostModel> loadCostModel(mlir::MLIRContext *context, llvm:
 /// The memory budget of a pass's two options (MemoryBudget::parse). Fails with one diagnostic.
 llvm::FailureOr<MemoryBudget> parseMemoryBudget(mlir::MLIRContext *context, double ratio, int64_t limitBytes);
 
-/// Fails with one diagnostic if the options of noise are out of range.
-llvm::LogicalResult checkNoise(mlir::MLIRContext *context, const NoiseOptions &options);
-
-/// The options as an objective needs them: with the default number of scenarios if there are none.
-NoiseOptions noiseFor(Objective objective, NoiseOptions options);
-
 /// The options of passes that run the solver, as the loader and the solver want them. Limits on memory are left open.
 struct SolverOptions {
   SolverOptions(CollectiveOrder order, bool bucketing, const BucketCaps &caps, int64_t effort);
