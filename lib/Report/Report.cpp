@@ -152,6 +152,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   for (Value value : ArrayRef<Value>(loaded.unknownValues).take_front(kNamedValues))
     snapshot.unknownValues.push_back(nameValue(value));
   snapshot.unknownCosts = loaded.unknownCosts;
+  measureOperations(block, costs, snapshot);
   snapshot.cutValues = loaded.cutValues;
   snapshot.unknownLanes = loaded.unknownLanes;
   snapshot.defect = loaded.defect;
@@ -326,6 +327,18 @@ static llvm::json::Object errorBarsToJSON(const BlockReport &block) {
       {"flags", std::move(flags)}};
 }
 
+static llvm::json::Array operationsToJSON(const BlockSnapshot &snapshot) {
+  llvm::json::Array rows;
+  for (const OperationRow &row : snapshot.operations)
+    rows.push_back(llvm::json::Object{{"name", row.name},
+                                      {"operands", llvm::json::Array(row.operands)},
+                                      {"results", llvm::json::Array(row.results)},
+                                      {"count", row.count},
+                                      {"cost_ns", row.cost},
+                                      {"known_from", stringify(row.known)}});
+  return rows;
+}
+
 static llvm::json::Array rowsToJSON(const BlockReport &block) {
   std::map<std::string, std::vector<Ns>> exposedBefore;
   for (const CollectiveRow &row : llvm::reverse(block.before.rows))
@@ -337,6 +350,9 @@ static llvm::json::Array rowsToJSON(const BlockReport &block) {
         {"loc", llvm::join(row.locations, " + ")},
         {"kind", stringify(row.kind)},
         {"group", row.group},
+        {"ranks", row.shape.ranks},
+        {"nodes", row.shape.nodes},
+        {"element", stringify(row.element)},
         {"bytes", row.bytes},
         {"cost_ns", row.cost},
         {"exposed_ns", llvm::json::Object{{"before", takeExposedBefore(row, exposedBefore)}, {"after", row.exposed}}},
@@ -424,11 +440,13 @@ llvm::json::Value Report::toJSON() const {
         {"unknown_sizes", after.unknownSizes},
         {"unknown_values", llvm::json::Array(after.unknownValues)},
         {"unknown_costs", after.unknownCosts},
+        {"cost_times_ns", after.costTimes.toJSON()},
         {"cut_values", after.cutValues},
         {"futures_without_lane", after.unknownLanes},
         {"signature", block.signature},
         {"traffic", llvm::json::Object{{"before", trafficToJSON(before)}, {"after", trafficToJSON(after)}}},
-        {"per_collective", rowsToJSON(block)}};
+        {"per_collective", rowsToJSON(block)},
+        {"per_operation", operationsToJSON(after)}};
     if (before.errorBars || after.errorBars)
       function["error_bars"] = errorBarsToJSON(block);
     if (before.sampled && after.sampled)

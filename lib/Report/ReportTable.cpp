@@ -120,6 +120,12 @@ static void printErrorBars(const BlockReport &block, raw_ostream &os) {
        << flag << "'\n";
 }
 
+/// Which share of the time is known from what, if anything was measured.
+static void printCostTimes(const CostTimes &times, raw_ostream &os) {
+  if (times.of(CostKnowledge::Measured) + times.of(CostKnowledge::Curve) > 0)
+    os << "  known from    " << times.describe() << "\n";
+}
+
 /// Makespans in scenarios, if there are any.
 static void printScenarios(const Report &report, const BlockReport &block, raw_ostream &os) {
   const std::optional<SampledMakespan> &before = block.before.sampled, &after = block.after.sampled;
@@ -156,6 +162,10 @@ static std::string describeGuesses(const BlockSnapshot &snapshot) {
     costs = formatv("{0} of unknown cost {1} guessed from the operands",
                     formatCount(snapshot.unknownCosts, "operation"), snapshot.unknownCosts == 1 ? "is" : "are")
                 .str();
+  if (snapshot.costTimes.isMostlyUnknown())
+    costs += formatv("{0}{1:F1} % of all time is unknown", costs.empty() ? "" : ": ",
+                     static_cast<double>(snapshot.costTimes.permilleOf(CostKnowledge::Unknown)) / 10)
+                 .str();
   return sizes + (sizes.empty() || costs.empty() ? "" : "; ") + costs;
 }
 
@@ -241,6 +251,7 @@ static void printBlock(const Report &report, const BlockReport &block, raw_ostre
   for (const PassRecord &pass : report.passes)
     if (pass.block == block.name && pass.search)
       os << "  search        " << describeSearch(*pass.search) << "\n";
+  printCostTimes(after.costTimes, os);
   if (std::string guesses = describeGuesses(after); !guesses.empty())
     WithColor(os, raw_ostream::YELLOW) << "  " << guesses << "\n";
   if (after.cutValues > 0)

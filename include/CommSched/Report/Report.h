@@ -16,6 +16,7 @@
 #include "CommSched/Analysis/BlockNoise.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Machine/CostTimes.h"
 #include "CommSched/Report/ErrorBars.h"
 #include "CommSched/Report/PassJournal.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
@@ -121,6 +122,20 @@ struct BlockContention {
   std::vector<ResourceUse> uses;
 };
 
+/// Operations with one name, operands and results.
+struct OperationRow {
+  /// As the `ops` of a profile spell them.
+  std::string name;
+  std::vector<std::string> operands, results;
+  int64_t count = 0;
+  /// Of all of them together, ns.
+  Ns cost = 0;
+  CostKnowledge known = CostKnowledge::Model;
+};
+
+/// A report has at most this many rows of operations for a block, those that take the most time.
+inline constexpr size_t kMostOperationRows = 200;
+
 /// The measures of a block, before or after the passes.
 struct BlockSnapshot {
   int64_t ops = 0, collectives = 0;
@@ -149,6 +164,9 @@ struct BlockSnapshot {
   Ns limitBound = 0;
   std::string limitBoundBy;
   int64_t unknownSizes = 0, unknownCosts = 0;
+  /// The times of the block's operations by what they are known from, and the operations that take the most time.
+  CostTimes costTimes;
+  std::vector<OperationRow> operations;
   /// The first values of unknown size, in words: "argument 0", or the operation that defines the value.
   std::vector<std::string> unknownValues;
   /// Counts that reordering and merging do not change: one-shot all-reduces, the total time of computations other than
@@ -198,6 +216,10 @@ struct MeasureOptions {
   /// The peak limit for limiting factors. Ratios refer to the peak of the block.
   MemoryBudget factorBudget;
 };
+
+/// Fills in BlockSnapshot::costTimes and operations. An operation with regions, or a call, is known from a model.
+/// Collectives have rows of their own. O(operations log operations).
+void measureOperations(mlir::Block &block, const OperationCosts &costs, BlockSnapshot &snapshot);
 
 /// On a function: what comm-split-strands found, for the report. A dictionary of these names.
 inline constexpr llvm::StringLiteral kStrandsAttrName = "strands";

@@ -130,8 +130,7 @@ StringRef commsched::getTableName(Operation *op) {
   return op->getName().getStringRef();
 }
 
-/// The types of tensors and memrefs among `types`: "4x8xf32".
-static std::vector<std::string> getShapes(TypeRange types) {
+std::vector<std::string> commsched::getTableShapes(TypeRange types) {
   std::vector<std::string> shapes;
   for (Type type : types) {
     auto shaped = dyn_cast<ShapedType>(type);
@@ -147,7 +146,7 @@ static std::vector<std::string> getShapes(TypeRange types) {
   return shapes;
 }
 
-std::vector<std::string> commsched::getTableShapes(Operation *op) { return getShapes(op->getOperandTypes()); }
+std::vector<std::string> commsched::getTableShapes(Operation *op) { return getTableShapes(op->getOperandTypes()); }
 
 /// Work of known time.
 static OpWork timed(Ns time) {
@@ -159,7 +158,14 @@ static OpWork timed(Ns time) {
 
 /// The types of tensors with dimensions: a trace does not tell a tensor without any from a number.
 static void dropScalars(std::vector<std::string> &shapes) {
-  llvm::erase_if(shapes, [](const std::string &shape) { return !llvm::isDigit(shape.front()) && shape.front() != '?'; });
+  llvm::erase_if(shapes,
+                 [](const std::string &shape) { return !llvm::isDigit(shape.front()) && shape.front() != '?'; });
+}
+
+/// Leaves the dimensions alone: "64x256".
+static void dropElementTypes(std::vector<std::string> &shapes) {
+  for (std::string &shape : shapes)
+    shape.resize(shape.find_last_of("0123456789?", shape.find_first_not_of("0123456789?x")) + 1);
 }
 
 const OpTime *OperationCosts::findTraced(Operation *op, StringRef name, std::vector<std::string> shapes) const {
@@ -169,12 +175,17 @@ const OpTime *OperationCosts::findTraced(Operation *op, StringRef name, std::vec
   dropScalars(shapes);
   if (shapes.empty())
     return nullptr;
-  if (const OpTime *entry = costs.findOp(packet, shapes))
-    return entry;
-  std::vector<std::string> results = getShapes(op->getResultTypes());
+  std::vector<std::string> withResults = shapes, results = getTableShapes(op->getResultTypes());
   dropScalars(results);
-  shapes.insert(shapes.end(), results.begin(), results.end());
-  return costs.findOp(packet, shapes);
+  withResults.insert(withResults.end(), results.begin(), results.end());
+  for (bool typed : {true, false})
+    for (std::vector<std::string> *spelled : {&shapes, &withResults}) {
+      if (!typed)
+        dropElementTypes(*spelled);
+      if (const OpTime *entry = costs.findOp(packet, *spelled))
+        return entry;
+    }
+  return nullptr;
 }
 
 const OpTime *OperationCosts::findEntry(Operation *op) const {

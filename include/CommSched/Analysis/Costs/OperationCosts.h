@@ -67,6 +67,8 @@ struct NestedWork {
 llvm::StringRef getTableName(mlir::Operation *op);
 /// The types of an operation's tensors and memrefs as a profile's table spells them: "4x8xf32".
 std::vector<std::string> getTableShapes(mlir::Operation *op);
+/// The same of any types.
+std::vector<std::string> getTableShapes(mlir::TypeRange types);
 
 /// Costs of the operations of one module on one machine. The first of these sources that applies gives the cost: a time
 /// in `comm.cost`; the embedder's estimate (Environment.h); a collective's curve; the machine's table, by name,
