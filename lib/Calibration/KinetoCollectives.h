@@ -30,11 +30,11 @@ struct HostEvent {
   double begin = 0;
   /// Of itself, and of the kernels that it and the operators in it launched, ns.
   Ns duration = 0, deviceTime = 0;
-  /// Its operands that have dimensions ("64x256xf32"), and the texts of those that are numbers.
+  /// Its operands that have dimensions ("64x256xf32", or "64x256" of unknown type), and the texts of numbers.
   std::vector<std::string> operands, concrete;
   std::optional<int64_t> id;
   size_t parent = kNone;
-  bool isOperator = false, isCompiledGraph = false, hasOperands = false, hasLists = false;
+  bool isOperator = false, isCompiledGraph = false, hasOperands = false;
 
   double end() const { return begin + static_cast<double>(duration) / 1000; }
 };

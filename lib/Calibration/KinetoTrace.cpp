@@ -87,7 +87,20 @@ void KinetoReader::readHeader(const json::Object &root) {
   groups.read(*info);
 }
 
-/// The dimensions and element types of the operands, if all of them are known.
+/// Adds an operand with these dimensions to both lists. Numbers and tensors without dimensions are left out.
+static void addOperand(const json::Array &sizes, llvm::StringRef element, std::vector<std::string> &typed,
+                       std::vector<std::string> &untyped) {
+  if (sizes.empty())
+    return;
+  std::string text;
+  for (const json::Value &size : sizes)
+    text += (text.empty() ? "" : "x") + std::to_string(size.getAsInteger().value_or(0));
+  untyped.push_back(text);
+  if (!element.empty())
+    typed.push_back(text + "x" + element.str());
+}
+
+/// The operands: with their element types, or without if one of them is not known, as in a list of tensors.
 static void readOperands(const json::Object &arguments, HostEvent &event) {
   const json::Array *types = arguments.getArray("Input type"), *dims = arguments.getArray("Input Dims");
   if (const json::Array *concrete = arguments.getArray("Concrete Inputs"))
@@ -96,17 +109,21 @@ static void readOperands(const json::Object &arguments, HostEvent &event) {
   if (!types || !dims || types->size() != dims->size())
     return;
   event.hasOperands = true;
+  std::vector<std::string> typed, untyped;
   for (auto [type, sizes] : llvm::zip_equal(*types, *dims)) {
     llvm::StringRef element = elementName(type.getAsString().value_or(""));
-    event.hasLists |= type.getAsString() == "TensorList";
     const json::Array *shape = sizes.getAsArray();
-    if (element.empty() || !shape || shape->empty())
+    if (!shape || shape->empty())
       continue;
-    std::string text;
-    for (const json::Value &size : *shape)
-      text += std::to_string(size.getAsInteger().value_or(0)) + "x";
-    event.operands.push_back(text + element.str());
+    if (!shape->front().getAsArray()) {
+      addOperand(*shape, element, typed, untyped);
+      continue;
+    }
+    for (const json::Value &member : *shape)
+      if (const json::Array *list = member.getAsArray())
+        addOperand(*list, "", typed, untyped);
   }
+  event.operands = typed.size() == untyped.size() ? typed : untyped;
 }
 
 void KinetoReader::readEvent(const json::Object &object, const std::string &path) {
@@ -203,8 +220,6 @@ void KinetoReader::addOperator(const HostEvent &event) {
   };
   if (hasCompiledGraphs && !isInside(event, [](const HostEvent &outer) { return outer.isCompiledGraph; }))
     return skip("it ran outside of the compiled graphs");
-  if (event.hasLists)
-    return skip("it reads a list of tensors, of which the trace has no element types");
   if (event.operands.empty())
     return skip("the trace has no operands of it");
   if (time == 0)

@@ -15,6 +15,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace commsched;
 
@@ -160,6 +161,60 @@ llvm::Expected<TraceTimes> commsched::readTraces(llvm::ArrayRef<TimelineText> tr
                                   : "; '" + times->unmatched.front().name + "': " + times->unmatched.front().why));
   times->writer = writer->name.str();
   return times;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// The machine
+//===-----------------------------------------------------------------------------------------===//
+
+/// The name of the shipped profile of the machine on which traces were recorded.
+static llvm::Expected<std::string> profileOf(const TraceTimes &times, llvm::StringRef file) {
+  if (times.areInstructions())
+    return llvm::createStringError("'" + file + "': expected the name of a base profile, since " + times.writer +
+                                   " does not name the device");
+  if (times.devices.empty())
+    return "cpu-mpi";
+  std::set<std::string> names;
+  for (llvm::StringRef device : times.devices)
+    for (auto [part, profile] : {std::pair("A100", "a100-sxm"), std::pair("H100", "h100-sxm"),
+                                 std::pair("H200", "h200-sxm"), std::pair("B200", "b200-sxm")})
+      if (device.contains(part))
+        names.insert(profile);
+  if (names.size() == 1)
+    return *names.begin();
+  return llvm::createStringError("'" + file + "': expected the name of a base profile, since there is none for '" +
+                                 llvm::join(times.devices, "', '") + "'");
+}
+
+llvm::Expected<TracedMachine> commsched::loadTraces(llvm::ArrayRef<std::string> paths, llvm::StringRef base) {
+  std::vector<TimelineText> traces;
+  for (const std::string &path : paths) {
+    llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> buffer = llvm::MemoryBuffer::getFile(path);
+    if (!buffer)
+      return llvm::createStringError("'" + path + "': " + buffer.getError().message());
+    traces.push_back({path, (*buffer)->getBuffer().str()});
+  }
+  // Of a node of the shipped profiles.
+  constexpr int64_t usualRanks = 8;
+  llvm::Expected<TraceTimes> times = readTraces(traces, usualRanks);
+  if (!times)
+    return times.takeError();
+  std::string name = base.str();
+  if (name.empty()) {
+    llvm::Expected<std::string> found = profileOf(*times, traces.front().name);
+    if (!found)
+      return found.takeError();
+    name = *found;
+  }
+  llvm::Expected<MachineModel> machine = MachineModel::load(name);
+  if (!machine)
+    return machine.takeError();
+  if (machine->ranksPerNode != usualRanks) {
+    times = readTraces(traces, machine->ranksPerNode);
+    if (!times)
+      return times.takeError();
+  }
+  return TracedMachine{std::move(*machine), std::move(*times)};
 }
 
 //===-----------------------------------------------------------------------------------------===//

@@ -200,7 +200,9 @@ std::string commsched::readXlaLog(const TimelineText &trace, TraceSamples &sampl
              "', got '" + found.second.str() + "'";
     times[found.first.str()] = *time;
   }
+  // XLA estimates views, too, as 0.
   for (const auto &[name, time] : times)
-    addInstruction(name, time, samples);
+    if (time > 0)
+      addInstruction(name, time, samples);
   return "";
 }

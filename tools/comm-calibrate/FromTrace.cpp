@@ -9,7 +9,6 @@
 #include "FromTrace.h"
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/Locations.h"
-#include "CommSched/Calibration/Trace.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/OutputFile.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -17,10 +16,8 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
-#include <map>
 #include <set>
 
 using namespace mlir;
@@ -30,25 +27,8 @@ using namespace commsched::comm;
 /// At most this many lines are printed of each list; the profile has all of them.
 static constexpr size_t kMostLines = 20;
 
-namespace {
-
-/// Operations of a program with one name and operands that are in no trace.
-struct Missing {
-  std::string place;
-  int64_t count = 0;
-  Ns time = 0;
-};
-
-/// What of the traces programs use, and what they lack.
-struct Match {
-  int64_t found = 0, costly = 0;
-  /// Times by the model of all operations that cost time, and of those that are in a trace.
-  std::map<std::string, Missing> missing;
-  /// The entries that an operation uses.
-  std::set<const OpTime *> used;
-};
-
-} // namespace
+/// The entries of a profile that operations use.
+using UsedEntries = std::set<const OpTime *>;
 
 /// What a list calls an operation: its name and its operands.
 static std::string describe(Operation *op) {
@@ -56,7 +36,8 @@ static std::string describe(Operation *op) {
 }
 
 /// Compares one program with the profile that the traces gave.
-static void compare(ModuleOp module, const OperationCosts &costs, llvm::ArrayRef<RunPoint> points, Match &match) {
+static void compare(ModuleOp module, const OperationCosts &costs, llvm::ArrayRef<RunPoint> points, TraceMatch &match,
+                    UsedEntries &used) {
   module.walk([&](Operation *op) {
     if (op->getNumRegions() > 0)
       return;
@@ -72,22 +53,22 @@ static void compare(ModuleOp module, const OperationCosts &costs, llvm::ArrayRef
       });
     } else if (const OpTime *entry = costs.findEntry(op)) {
       isFound = true;
-      match.used.insert(entry);
+      used.insert(entry);
     }
     if (isFound) {
       ++match.found;
       return;
     }
-    Missing &missing = match.missing[describe(op)];
+    MissingOps &missing = match.missing[describe(op)];
     if (missing.count++ == 0)
       missing.place = locationText(op->getLoc());
     missing.time += cost->ns;
   });
 }
 
-static llvm::Error comparePrograms(llvm::ArrayRef<std::string> programs, const MachineModel &machine,
-                                   llvm::ArrayRef<RunPoint> points, const DialectRegistry &registry,
-                                   const CostModel &model, Match &match) {
+static llvm::Error comparePrograms(llvm::ArrayRef<std::string> programs, llvm::ArrayRef<RunPoint> points,
+                                   const DialectRegistry &registry, const CostModel &model, TraceMatch &match,
+                                   UsedEntries &used) {
   MLIRContext context(registry);
   for (const std::string &path : programs) {
     OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
@@ -95,7 +76,7 @@ static llvm::Error comparePrograms(llvm::ArrayRef<std::string> programs, const M
       return llvm::createStringError("cannot read '" + path + "'");
     OperationCosts costs(model);
     int64_t before = match.found;
-    compare(*module, costs, points, match);
+    compare(*module, costs, points, match, used);
     if (match.found == before)
       return llvm::createStringError("'" + path +
                                      "': none of its operations is in the traces: they are of another program");
@@ -115,11 +96,11 @@ static void printUnmatched(llvm::ArrayRef<UnmatchedEvents> unmatched) {
     llvm::errs() << "  and " << unmatched.size() - kMostLines << " more (calibration.trace.unmatched of the profile)\n";
 }
 
-static void printMissing(const Match &match) {
+static void printMissing(const TraceMatch &match) {
   llvm::errs() << match.found << " of " << match.costly << " operations that take time are in the traces\n";
   if (match.missing.empty())
     return;
-  std::vector<std::pair<std::string, Missing>> rows(match.missing.begin(), match.missing.end());
+  std::vector<std::pair<std::string, MissingOps>> rows(match.missing.begin(), match.missing.end());
   llvm::stable_sort(rows, [](const auto &a, const auto &b) { return a.second.time > b.second.time; });
   llvm::errs() << "in the programs, but not in the traces (times by the profile):\n";
   for (const auto &[name, missing] : llvm::ArrayRef(rows).take_front(kMostLines))
@@ -129,57 +110,54 @@ static void printMissing(const Match &match) {
     llvm::errs() << "  and " << rows.size() - kMostLines << " more\n";
 }
 
-/// Adds what no operation of the programs uses to what was not matched.
-static void addUnused(const MachineModel &machine, const Match &match, TraceTimes &times) {
+/// Compares graphs of PyTorch with the times, and adds what no operation uses to what was not matched.
+static llvm::Error matchGraphs(const TraceRequest &request, const MachineModel &base, const DialectRegistry &registry,
+                               TraceTimes &times, TraceMatch &match) {
+  llvm::Expected<MachineModel> machine = addTrace(base, times, "traced");
+  if (!machine)
+    return machine.takeError();
+  CostModel model(std::move(*machine));
+  UsedEntries entries;
+  if (llvm::Error error = comparePrograms(request.programs, times.points, registry, model, match, entries))
+    return error;
   std::set<std::pair<std::string, std::vector<std::string>>> used;
-  for (const OpTime *entry : match.used)
+  for (const OpTime *entry : entries)
     used.insert({entry->name, entry->shapes});
   for (const TracedOp &op : times.ops)
     if (!op.isPart && !used.count({op.name, op.shapes}))
       times.unmatched.push_back({op.name + " (" + llvm::join(op.shapes, ", ") + ")", "no program has it", op.time.n,
                                  op.time.value * op.time.n});
-  llvm::stable_sort(times.unmatched,
-                    [](const UnmatchedEvents &a, const UnmatchedEvents &b) { return a.time > b.time; });
+  return llvm::Error::success();
 }
 
-llvm::Error commsched::makeProfileFromTraces(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<std::string> programs,
-                                             const MachineModel &base, llvm::StringRef outputPath, bool quiet,
-                                             const DialectRegistry &registry) {
-  std::vector<TimelineText> traces;
-  for (const std::string &path : paths) {
-    llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> buffer = llvm::MemoryBuffer::getFile(path);
-    if (!buffer)
-      return llvm::createStringError("'" + path + "': " + buffer.getError().message());
-    traces.push_back({path, (*buffer)->getBuffer().str()});
-  }
-  llvm::Expected<TraceTimes> times = readTraces(traces, base.ranksPerNode);
-  if (!times)
-    return times.takeError();
-  llvm::StringRef name = outputPath == "-" ? llvm::StringRef("traced") : llvm::sys::path::stem(outputPath);
-  llvm::Expected<MachineModel> machine = addTrace(base, *times, name);
+llvm::Error commsched::makeProfileFromTraces(const TraceRequest &request, const DialectRegistry &registry) {
+  llvm::Expected<TracedMachine> traced = loadTraces(request.traces, request.base);
+  if (!traced)
+    return traced.takeError();
+  const MachineModel &base = traced->base;
+  TraceTimes &times = traced->times;
+  TraceMatch match;
+  if (!request.programs.empty())
+    if (llvm::Error error = times.areInstructions() ? matchModules(request.programs, base, times, match)
+                                                    : matchGraphs(request, base, registry, times, match))
+      return error;
+  llvm::stable_sort(times.unmatched,
+                    [](const UnmatchedEvents &a, const UnmatchedEvents &b) { return a.time > b.time; });
+  llvm::StringRef name = request.output == "-" ? llvm::StringRef("traced") : llvm::sys::path::stem(request.output);
+  llvm::Expected<MachineModel> machine = addTrace(base, times, name);
   if (!machine)
     return machine.takeError();
-  Match match;
-  CostModel model(*machine);
-  if (llvm::Error error = comparePrograms(programs, *machine, times->points, registry, model, match))
-    return error;
-  if (!programs.empty()) {
-    addUnused(model.machine(), match, *times);
-    machine = addTrace(base, *times, name);
-    if (!machine)
-      return machine.takeError();
-  }
-  if (llvm::Error error = writeWhole(outputPath, [&](llvm::raw_ostream &os) {
+  if (llvm::Error error = writeWhole(request.output, [&](llvm::raw_ostream &os) {
         os << machine->toJSON();
         return llvm::Error::success();
       }))
     return error;
-  if (quiet)
+  if (request.quiet)
     return llvm::Error::success();
-  llvm::errs() << times->writer << ": times of " << times->ops.size() << " operations and " << times->points.size()
-               << " collectives\n";
-  if (!programs.empty())
+  llvm::errs() << times.writer << ": times of " << times.ops.size() << " operations and " << times.points.size()
+               << " collectives, added to '" << base.name << "'\n";
+  if (!request.programs.empty())
     printMissing(match);
-  printUnmatched(times->unmatched);
+  printUnmatched(times.unmatched);
   return llvm::Error::success();
 }

@@ -94,8 +94,9 @@ static cl::list<std::string> fromTimelines(
     cl::value_desc("run.json"), cl::cat(category));
 static cl::list<std::string> fromTraces(
     "from-trace",
-    cl::desc("Measure nothing, but put the times of a trace into --base: of torch.profiler (once per rank), XLA's "
-             "profile (PGLE), or the log of XLA's estimates. With --program, list what does not match"),
+    cl::desc("Measure nothing, but put the times of a trace into --base (default: by the device in the trace): of "
+             "torch.profiler (once per rank), XLA's profile (PGLE), or the log of XLA's estimates. With --program, "
+             "list what does not match"),
     cl::value_desc("file"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("Print no progress"), cl::cat(category));
 
@@ -528,7 +529,9 @@ static int calibrateMain(int argc, char **argv) {
   if (!fromTraces.empty()) {
     if (!kinds.empty() || !elements.empty())
       return report("--from-trace: expected no --kinds or --elements, since nothing is measured");
-    if (Error error = makeProfileFromTraces(fromTraces, programs, *base, outputPath, quiet, makeRegistry()))
+    if (Error error = makeProfileFromTraces(
+            {fromTraces, programs, basePath.getNumOccurrences() ? basePath.getValue() : "", outputPath, quiet},
+            makeRegistry()))
       return report(std::move(error));
     return EXIT_SUCCESS;
   }

@@ -101,6 +101,9 @@ static Error run() {
   if (!result)
     return createFileError(inputPath, result.takeError());
   printSummary(module, *result, outs());
+  const CostTimes &known = result->costTimes;
+  if (known.of(CostKnowledge::Measured) + known.of(CostKnowledge::Curve) > 0 || known.isMostlyUnknown())
+    outs() << "costs: " << known.describe() << "\n";
   json::Value report = hlo::describe(module, *result);
   if (buckets || asynchronous) {
     Expected<hlo::RewrittenModule> rewritten =

@@ -49,6 +49,9 @@ struct TraceTimes {
   std::vector<std::string> devices;
   /// What wrote the traces: "Kineto", "PGLE" or "XLA's estimates".
   std::string writer;
+
+  /// Returns true if names are those of XLA's instructions.
+  bool areInstructions() const { return writer != "Kineto"; }
 };
 
 /// Reads traces of one writer, in three forms that their contents tell apart:
@@ -64,6 +67,18 @@ struct TraceTimes {
 /// negative time, nothing that can be used, two traces of one rank, or ranks of one group whose collectives differ.
 /// O(events log events).
 llvm::Expected<TraceTimes> readTraces(llvm::ArrayRef<TimelineText> traces, int64_t ranksPerNode);
+
+/// A trace, and the machine that it was recorded on.
+struct TracedMachine {
+  /// Without the times.
+  MachineModel base;
+  TraceTimes times;
+};
+
+/// Reads the traces in files. Without a name of a profile in `base`, the devices decide: the shipped profile of their
+/// kind, or cpu-mpi if the operators ran on the host. The error, apart from those of readTraces, names the device or
+/// the writer that leaves it open.
+llvm::Expected<TracedMachine> loadTraces(llvm::ArrayRef<std::string> paths, llvm::StringRef base);
 
 /// `base` with the times in its tables; entries of `ops` replace those of the same name and shapes.
 /// `calibration.trace` lists what was not matched. The error names a field of the base that is no profile's.

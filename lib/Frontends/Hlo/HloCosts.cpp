@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "HloCosts.h"
+#include "CommSched/Frontends/Hlo/HloPrices.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "HloGraph.h"
 #include "llvm/ADT/STLExtras.h"
@@ -212,6 +213,13 @@ KernelCost HloCosts::priced(const KernelWork &work) const {
   return cost;
 }
 
+const OpTime *HloCosts::findEntry(const HloInstruction &instruction) const {
+  if (!model.hasMeasuredOps())
+    return nullptr;
+  const OpTime *entry = model.findOp(instruction.name, getResultTypes(instruction.shape));
+  return entry ? entry : model.findOp(instruction.name);
+}
+
 KernelCost HloCosts::ofKernel(const HloInstruction &instruction, const HloComputation &parent) const {
   for (StringRef free : {"opt-barrier", "tuple", "get-tuple-element", "bitcast", "parameter", "constant", "after-all",
                          "domain", "add-dependency", "async-update"})
@@ -219,6 +227,13 @@ KernelCost HloCosts::ofKernel(const HloInstruction &instruction, const HloComput
       return {};
   KernelWork work = workOf(instruction, parent);
   KernelCost cost = priced(work);
+  if (const OpTime *entry = findEntry(instruction)) {
+    cost.time = model.timeOf(*entry);
+    if (model.contention().any())
+      cost.demand = model.contention().ofKernel(work.flops > 0, work.bytes, cost.time);
+    cost.isMeasured = true;
+    return cost;
+  }
   cost.isUnknown = work.flops == 0 && (instruction.is("custom-call") || instruction.is("convolution"));
   return cost;
 }
@@ -316,7 +331,8 @@ Expected<std::optional<CollectiveCost>> HloCosts::ofCollective(const HloInstruct
     cost.bytes = instruction.shape.bytes();
   if (*kind == CollectiveKind::AllGather)
     cost.bytes = multiply(cost.bytes, cost.shape.ranks);
-  cost.curve = model.curve(*kind, cost.shape, elementTypeOf(static_cast<int32_t>(element)));
+  cost.element = elementTypeOf(static_cast<int32_t>(element));
+  cost.curve = model.curve(*kind, cost.shape, cost.element);
   cost.time = (*cost.curve)(cost.bytes, std::max<int64_t>(parts, 1));
   if (model.contention().any())
     cost.demand = model.contention().ofCollective(*kind, cost.bytes, cost.shape, cost.time);

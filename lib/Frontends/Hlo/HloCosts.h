@@ -31,8 +31,8 @@ struct KernelWork {
 struct KernelCost {
   Ns time = 0;
   Demand demand;
-  /// Whether bytes are all that is known of it.
-  bool isUnknown = false;
+  /// Whether bytes are all that is known of it, and whether its time is an entry of the machine's `ops`.
+  bool isUnknown = false, isMeasured = false;
 };
 
 struct CollectiveCost {
@@ -42,6 +42,8 @@ struct CollectiveCost {
   Ns time = 0;
   Demand demand;
   GroupShape shape;
+  /// The type of its largest operand.
+  ElementType element = ElementType::Other;
   /// What `time` is taken from.
   std::shared_ptr<const CollectiveCurve> curve;
   /// Equal for collectives with equal groups.
@@ -73,6 +75,9 @@ private:
   KernelWork workOf(const HloInstruction &instruction, const HloComputation &parent) const;
   int64_t customCallFlops(const HloInstruction &call, const HloComputation &parent) const;
   KernelCost priced(const KernelWork &work) const;
+  /// The entry of the machine's `ops` for the instruction: by its name and its results, or else by its name; null if
+  /// there is none.
+  const OpTime *findEntry(const HloInstruction &instruction) const;
 
   const HloModule &module;
   const CostModel &model;

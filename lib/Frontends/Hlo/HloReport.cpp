@@ -60,6 +60,7 @@ json::Object commsched::hlo::describe(const HloModule &module, const HloResult &
                       {"lower_bound_ns", entry.bound},
                       {"lower_bound_within_limit_ns", entry.boundWithinLimit},
                       {"peak_bytes", std::move(peak)},
+                      {"cost_times_ns", result.costTimes.toJSON()},
                       {"computations", std::move(computations)}};
 }
 

@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/HloScheduler.h"
+#include "CommSched/Frontends/Hlo/HloPrices.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Explain.h"
 #include "CommSched/Scheduling/Model/Memory.h"
@@ -334,6 +335,11 @@ static Expected<HloResult> scheduleOnce(const HloModule &module, const CostModel
   HloResult result;
   if (Error error = ModuleScheduler(module, model, options).run(result))
     return std::move(error);
+  Expected<std::vector<PricedInstruction>> prices = priceInstructions(module, model);
+  if (!prices)
+    return prices.takeError();
+  for (const PricedInstruction &price : *prices)
+    result.costTimes.add(price.known, price.time);
   return std::move(result);
 }
 

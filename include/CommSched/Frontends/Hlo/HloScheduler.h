@@ -15,6 +15,7 @@
 
 #include "CommSched/Frontends/Hlo/HloModule.h"
 #include "CommSched/Machine/CostModel.h"
+#include "CommSched/Machine/CostTimes.h"
 #include "CommSched/Support/MemoryBudget.h"
 #include "CommSched/Support/Objective.h"
 #include "llvm/Support/JSON.h"
@@ -82,6 +83,8 @@ struct HloResult {
   bool isChanged = false;
   /// Callees before callers; the entry is the last.
   std::vector<ComputationResult> computations;
+  /// Times of the instructions as they were given, each counted once, by what they are known from.
+  CostTimes costTimes;
 
   const ComputationResult &entry() const { return computations.back(); }
 };
