@@ -74,6 +74,18 @@ typedef struct CommSchedBench {
  */
 COMMSCHED_EXPORT int commschedCalibrate(const CommSchedBench *bench, const char *request, CommSchedBuffer *result);
 
+/**
+ * A machine profile from the traces of a profiler (docs/Calibration.md, "Costs from a trace"). `request` is JSON:
+ *
+ *   "traces"  paths: of one rank each
+ *   "base"    the profile that is completed: a name or a path; "": the devices in the traces decide
+ *   "name"    the name of the result
+ *
+ * Returns 0 and the profile as `*result`; its "calibration" lists what was not matched. Returns 1 and the reason if a
+ * trace cannot be read. Destroy the buffer in both cases.
+ */
+COMMSCHED_EXPORT int commschedProfileFromTraces(const char *request, CommSchedBuffer *result);
+
 /** The folder in which measurements are kept by default; empty if there is none. */
 COMMSCHED_EXPORT CommSchedBuffer commschedCalibrationFolder(void);
 

@@ -13,6 +13,7 @@
 #include "CommSched-c/Calibration.h"
 #include "CommSched/Calibration/Profile.h"
 #include "CommSched/Calibration/Session.h"
+#include "CommSched/Calibration/Trace.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 #include <cstdlib>
@@ -223,6 +224,34 @@ static CommSchedBuffer toBuffer(const std::string &text) {
 
 int commschedCalibrate(const CommSchedBench *bench, const char *request, CommSchedBuffer *result) {
   llvm::Expected<std::string> text = calibrate(*bench, request);
+  *result = toBuffer(text ? *text : llvm::toString(text.takeError()));
+  return text ? 0 : 1;
+}
+
+/// The profile as JSON.
+static llvm::Expected<std::string> profileFromTraces(llvm::StringRef text) {
+  llvm::Expected<json::Value> document = json::parse(text);
+  if (!document)
+    return refuse(llvm::toString(document.takeError()));
+  const json::Object *root = document->getAsObject();
+  const json::Array *list = root ? root->getArray("traces") : nullptr;
+  if (!list || list->empty())
+    return refuse("expected an object with 'traces'");
+  std::vector<std::string> paths;
+  for (const json::Value &path : *list)
+    paths.push_back(path.getAsString().value_or("").str());
+  llvm::Expected<TracedMachine> traced = loadTraces(paths, root->getString("base").value_or(""));
+  if (!traced)
+    return traced.takeError();
+  llvm::Expected<MachineModel> machine =
+      addTrace(traced->base, traced->times, root->getString("name").value_or("traced"));
+  if (!machine)
+    return machine.takeError();
+  return machine->toJSON();
+}
+
+int commschedProfileFromTraces(const char *request, CommSchedBuffer *result) {
+  llvm::Expected<std::string> text = profileFromTraces(request);
   *result = toBuffer(text ? *text : llvm::toString(text.takeError()));
   return text ? 0 : 1;
 }

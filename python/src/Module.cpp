@@ -288,6 +288,21 @@ NB_MODULE(_commsched, m) {
       "calibrate",
       [](nb::object bench, const std::string &request) { return Calibration(std::move(bench)).run(request); },
       nb::arg("bench"), nb::arg("request"));
+  m.def(
+      "profile_from_traces",
+      [](const std::string &request) {
+        CommSchedBuffer result;
+        int status;
+        {
+          nb::gil_scoped_release release;
+          status = commschedProfileFromTraces(request.c_str(), &result);
+        }
+        std::string text = take(result);
+        if (status)
+          throw Failure(text);
+        return text;
+      },
+      nb::arg("request"));
   m.def("calibration_folder", [] { return take(commschedCalibrationFolder()); });
   m.def("schedule_hlo", &scheduleHlo, nb::arg("module"), nb::arg("options") = "{}");
   m.def(

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from .. import _commsched
+from .. import _commsched, traces
 from ..program import Error, version
 from . import ranks as _ranks
 
@@ -70,7 +70,7 @@ def install(
     """Schedules every module that XLA:GPU compiles from now on, for devices here or on paper.
 
     Args:
-        machine: machine profile, by name or path.
+        machine: machine profile, by name or path, or `profile:FILE@BASE` (`commsched.traces.machine_of`).
         memory_budget_ratio: how far the peak of each computation may rise above that of XLA's order, as a fraction.
         memory_limit_bytes: the most that a scheduled program may need for temporaries, by XLA's own count
             (`temp_size_in_bytes`), whatever XLA's order needs. If XLA needs more for the order that it got, the program
@@ -165,8 +165,8 @@ def _options(
     dump: str | None = None,
     shuffle: int | None = None,
 ) -> str:
-    options: dict[str, Any] = {"machine": str(machine), "memory_budget_ratio": float(memory_budget_ratio)}
-    options |= {"objective": objective, "donation": donation}
+    options: dict[str, Any] = {"machine": traces.machine_of(str(machine)), "donation": donation}
+    options |= {"objective": objective, "memory_budget_ratio": float(memory_budget_ratio)}
     options |= {"buckets": bool(buckets), "asynchronous": bool(asynchronous)}
     if memory_limit_bytes is not None:
         options["memory_limit_bytes"] = int(memory_limit_bytes)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
-from .. import __version__, program
+from .. import __version__, program, traces
 
 COLLECTIVE_ORDERS = ("free", "group", "program")
 # "seed" is the former name of "inductor".
@@ -99,7 +99,7 @@ class Options:
     None means that the library's default holds.
 
     Raises:
-        ValueError: an option has no legal value, or no machine profile has that name.
+        ValueError: an option has no legal value, no machine profile has that name, or a trace cannot be read.
     """
 
     machine: str | os.PathLike = DEFAULT_MACHINE
@@ -125,7 +125,7 @@ class Options:
     record: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "machine", os.fspath(self.machine))
+        object.__setattr__(self, "machine", traces.machine_of(self.machine))
         for name, known in (
             ("collective_order", COLLECTIVE_ORDERS),
             ("objective", OBJECTIVES),

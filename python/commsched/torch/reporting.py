@@ -16,10 +16,12 @@ import os
 import pathlib
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..traces import profile_from_traces
 from . import summary
+from .measured import Measured
 
 log = logging.getLogger("commsched")
 
@@ -30,6 +32,8 @@ FUNCTION = "_commsched_ran"
 # At most this many reports are kept, the newest ones, so that a long run without a reader does not collect them
 # endlessly.
 MAX_REPORTS = 10_000
+# If more than this share of the time of a graph is unknown, a warning says so, as in the table of comm-opt.
+MOST_UNKNOWN = 0.05
 
 _lock = threading.Lock()
 _reports: list[dict] = []
@@ -75,6 +79,8 @@ def record(report: dict) -> None:
             del reports[:-MAX_REPORTS]
     if report["place"] == "graph" and speaks():
         log.info("%s", summary.line(report))
+        if (share := summary.unknown_share(report)) > MOST_UNKNOWN:
+            log.warning("the costs of %.1f %% of the time of a graph are unknown", 100 * share)
     _trace(report)
 
 
@@ -91,10 +97,25 @@ def begins(which: str, nodes: int) -> None:
         log.info("scheduling a %s graph of %d nodes", which, nodes)
 
 
-def report() -> summary.Report:
-    """What CommSched did since the process began: a table if printed, a page by `write("report.html")`."""
+def report(
+    traces: str | os.PathLike | Sequence[str | os.PathLike] = (), base: str | os.PathLike = ""
+) -> summary.Report:
+    """What CommSched did since the process began: a table if printed, a page by `write("report.html")`.
+
+    Args:
+        traces: traces of a profiler that ran beside the compiled steps (docs/Calibration.md, "Costs from a trace").
+            Table and page then have, for each graph, what was predicted of its operations and collectives beside what
+            was measured.
+        base: the machine profile whose nodes tell how groups are placed. By default, that of the device in the traces.
+
+    Raises:
+        ValueError: a trace cannot be read.
+    """
+    measured = None
+    if paths := [traces] if isinstance(traces, (str, os.PathLike)) else list(traces):
+        measured = Measured(json.loads(profile_from_traces(paths, base).read_text()))
     with _lock:
-        return summary.Report(list(_all_reports))
+        return summary.Report(list(_all_reports), measured)
 
 
 def _trace(report: dict) -> None:

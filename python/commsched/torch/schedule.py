@@ -275,7 +275,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
 
     Args:
         gm: a post-AOT graph with fake-tensor metadata.
-        machine: the name of a shipped machine profile, or the path of one. The default is "h100-sxm".
+        machine: the name of a shipped machine profile, the path of one, or `profile:FILE`: the trace of a profiler
+            (`commsched.traces.machine_of`). The default is "h100-sxm".
         memory_budget_ratio: how far the peak of memory may rise above that of the given order, as a fraction of it. The
             default is 0, and 0.2 if the solver is "inductor", as in PyTorch's passes.
         memory_limit_bytes: the limit on the peak in bytes, without the arguments that live throughout. It overrides

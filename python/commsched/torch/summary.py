@@ -10,10 +10,14 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from .measured import Compared, Measured
+
 Rows = Sequence[tuple[str, ...]]
 
 #: The columns of the table.
 COLUMNS = ("graph", "place", "collectives", "makespan", "", "exposed", "", "peak", "from optimal")
+#: Those of the table of predicted and measured times.
+COMPARED_COLUMNS = ("operation", "operands", "count", "predicted", "measured", "off")
 #: The page names this number of collectives per graph, those that are exposed longest.
 WORST = 20
 
@@ -65,6 +69,13 @@ def line(report: dict) -> str:
     return ", ".join(parts) + (f"; scheduled in {time_text(took)}" if took else "")
 
 
+def unknown_share(report: dict) -> float:
+    """The share of the time of all operations whose cost is a guess."""
+    times = report.get("cost_times_ns", {})
+    total = sum(times.values())
+    return times.get("unknown", 0) / total if total else 0.0
+
+
 def rows(reports: list[dict]) -> Rows:
     """The cells of the table, one row per report."""
     table = []
@@ -90,17 +101,28 @@ class Report:
 
     Attributes:
         reports: one dictionary per graph and place, as `commsched.torch.reports` returns them.
+        measured: what traces of a profiler say of operations and collectives, if there are any.
     """
 
-    def __init__(self, reports: list[dict]):
+    def __init__(self, reports: list[dict], measured: Measured | None = None):
         self.reports = reports
+        self.measured = measured
+
+    def compared(self) -> list[tuple[str, list[Compared]]]:
+        """For each graph one line about its costs, and what was predicted beside what the traces say."""
+        if self.measured is None:
+            return []
+        graphs = [(r, self.measured.compared(r)) for r in self.reports if r.get("per_operation") is not None]
+        return [(_shares(r, compared), compared) for r, compared in graphs]
 
     def __str__(self) -> str:
         if not self.reports:
             return "CommSched has scheduled nothing: no graph with collectives was compiled"
         table = [COLUMNS, *rows(self.reports)]
-        widths = [max(len(row[i]) for row in table) for i in range(len(COLUMNS))]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in table)
+        parts = [_text(table)]
+        for headline, compared in self.compared():
+            parts += ["", headline, _text([COMPARED_COLUMNS, *map(_cells, compared[:WORST])])]
+        return "\n".join(parts)
 
     __repr__ = __str__
 
@@ -108,6 +130,9 @@ class Report:
     def html(self) -> str:
         """The same as a page without scripts, with the collectives of each graph that are exposed longest."""
         body = "".join(_worst(i, r) for i, r in enumerate(self.reports) if r.get("per_collective"))
+        for headline, compared in self.compared():
+            cells = _table(COMPARED_COLUMNS, [_cells(c) for c in compared])
+            body += f"<details><summary>{html.escape(headline)}</summary>{cells}</details>"
         title = "CommSched's report" if self.reports else str(self)
         return (
             f"<!doctype html><html lang=en><meta charset=utf-8><title>CommSched</title><style>{STYLE}</style>"
@@ -120,6 +145,27 @@ class Report:
     def write(self, path: str | pathlib.Path) -> None:
         """Writes the page. Raises OSError if it cannot be written."""
         pathlib.Path(path).write_text(self.html, encoding="utf-8")
+
+
+def _text(table: Rows) -> str:
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in table)
+
+
+def _shares(report: dict, compared: list[Compared]) -> str:
+    """How much of the predicted time of a graph's operations and collectives is in the traces."""
+    total = sum(c.count * c.predicted for c in compared)
+    known = [c for c in compared if c.measured is not None]
+    part = sum(c.count * c.predicted for c in known)
+    percent = 100 * part / total if total else 0.0
+    both = f"{time_text(part)} predicted, {time_text(part + sum(c.off for c in known))} measured"
+    return f"{report.get('direction', 'a')} graph: {percent:.1f} % of {time_text(total)} are in the traces: {both}"
+
+
+def _cells(row: Compared) -> tuple[str, ...]:
+    measured = "not in the traces" if row.measured is None else time_text(row.measured)
+    off = "" if row.measured is None else f"{100 * row.off / max(1, row.count * row.predicted):+.1f} %"
+    return row.name, row.what, str(row.count), time_text(row.predicted), measured, off
 
 
 def _table(columns: tuple[str, ...], cells: Rows) -> str:
