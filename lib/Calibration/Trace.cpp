@@ -125,10 +125,7 @@ static llvm::Expected<const Writer *> findWriter(const TimelineText &trace) {
     return refuse("it is a database; 'python -m commsched.nsys' makes a trace of an export of nsys");
   if (text.starts_with("{"))
     return &kKineto;
-  llvm::StringRef head = text;
-  while (head.starts_with("#"))
-    head = head.split('\n').second.ltrim();
-  if (head.starts_with("costs") || head.starts_with("latencies"))
+  if (isPgle(trace.text))
     return &kPgle;
   if (text.contains("NodeCost: ") || text.contains("calculated cost for: ") ||
       text.contains("Computed collective time for "))

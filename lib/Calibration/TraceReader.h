@@ -70,6 +70,9 @@ private:
   std::map<std::pair<std::string, std::string>, UnmatchedEvents> unmatched;
 };
 
+/// Returns true for XLA's profile for its scheduler, as text or serialized.
+bool isPgle(llvm::StringRef text);
+
 /// Each adds the samples of one file. Returns the text of an error, or an empty string.
 std::string readKineto(const TimelineText &trace, TraceSamples &samples);
 std::string readPgle(const TimelineText &trace, TraceSamples &samples);

@@ -6,14 +6,17 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The profile is the text of a protobuf message (ProfiledInstructionsProto). The log has the estimates of XLA's own
-// scheduler, in the words of jaxlib 0.10.2 (sol_latency_estimator.cc, gpu_latency_hiding_scheduler).
+// The profile is a protobuf message (ProfiledInstructionsProto), as text or serialized. The log has the estimates of
+// XLA's own scheduler, in the words of jaxlib 0.10.2 (sol_latency_estimator.cc, gpu_latency_hiding_scheduler).
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/Rounding.h"
 #include "TraceReader.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/bit.h"
+#include "llvm/Support/Endian.h"
 #include <cmath>
 
 using namespace commsched;
@@ -157,8 +160,133 @@ std::string PgleReader::read() {
   }
 }
 
+namespace {
+
+/// Reads the serialized form of the same message: costs are field 1, and of a cost, the name is field 1 and the time in
+/// microseconds, a double, field 2. All other fields are passed over.
+class SerializedPgleReader {
+public:
+  SerializedPgleReader(llvm::StringRef text, TraceSamples &samples) : whole(text), samples(samples) {}
+
+  std::string read();
+
+private:
+  /// A field of a message: its number, and its bytes; of a number they are little-endian.
+  struct Field {
+    uint64_t number = 0;
+    bool isBytes = false;
+    llvm::StringRef bytes;
+  };
+
+  bool readNumber(llvm::StringRef &rest, uint64_t &number) const;
+  bool readField(llvm::StringRef &rest, Field &field) const;
+  std::string readCost(llvm::StringRef message);
+  std::string fail(llvm::StringRef at, llvm::StringRef what) const {
+    return ("byte " + llvm::Twine(at.data() - whole.data()) + ": expected " + what).str();
+  }
+
+  llvm::StringRef whole;
+  TraceSamples &samples;
+};
+
+} // namespace
+
+bool SerializedPgleReader::readNumber(llvm::StringRef &rest, uint64_t &number) const {
+  number = 0;
+  for (unsigned shift = 0; shift < 64 && !rest.empty(); shift += 7) {
+    auto byte = static_cast<uint8_t>(rest.front());
+    rest = rest.drop_front();
+    number |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80)
+      return true;
+  }
+  return false;
+}
+
+bool SerializedPgleReader::readField(llvm::StringRef &rest, Field &field) const {
+  uint64_t tag = 0, size = 0;
+  if (!readNumber(rest, tag))
+    return false;
+  field.number = tag >> 3;
+  field.isBytes = (tag & 7) == 2;
+  switch (tag & 7) {
+  case 0:
+    field.bytes = rest;
+    return readNumber(rest, size);
+  case 1:
+    size = 8;
+    break;
+  case 2:
+    if (!readNumber(rest, size))
+      return false;
+    break;
+  case 5:
+    size = 4;
+    break;
+  default:
+    return false;
+  }
+  if (size > rest.size())
+    return false;
+  field.bytes = rest.take_front(size);
+  rest = rest.drop_front(size);
+  return true;
+}
+
+std::string SerializedPgleReader::readCost(llvm::StringRef message) {
+  llvm::StringRef rest = message, name;
+  std::optional<double> cost;
+  while (!rest.empty()) {
+    llvm::StringRef at = rest;
+    Field field;
+    if (!readField(rest, field))
+      return fail(at, "a field of an instruction's cost");
+    if (field.number == 1 && field.isBytes)
+      name = field.bytes;
+    if (field.number == 2 && !field.isBytes && field.bytes.size() == 8)
+      cost = llvm::bit_cast<double>(llvm::support::endian::read64le(field.bytes.data()));
+  }
+  if (name.empty() || !cost)
+    return fail(message, "the name and the time of an instruction");
+  if (!(*cost >= 0 && *cost < static_cast<double>(kMaxNs) / 1000))
+    return fail(message, ("a time in microseconds of '" + llvm::Twine(name) + "', got " + std::to_string(*cost)).str());
+  addInstruction(name, std::llround(*cost * 1000), samples);
+  return "";
+}
+
+std::string SerializedPgleReader::read() {
+  llvm::StringRef rest = whole;
+  while (!rest.empty()) {
+    llvm::StringRef at = rest;
+    Field field;
+    if (!readField(rest, field))
+      return fail(at, "a field of a profile");
+    if (field.number == 1 && field.isBytes)
+      if (std::string error = readCost(field.bytes); !error.empty())
+        return error;
+  }
+  return "";
+}
+
+/// Returns true for a serialized message that begins with the cost of an instruction: text has no control characters.
+static bool isSerialized(llvm::StringRef text) {
+  constexpr size_t head = 16;
+  return text.starts_with("\n") &&
+         llvm::any_of(text.take_front(head), [](char c) { return !llvm::isPrint(c) && !llvm::isSpace(c); });
+}
+
+bool commsched::isPgle(llvm::StringRef text) {
+  if (isSerialized(text))
+    return true;
+  text = text.ltrim();
+  while (text.starts_with("#"))
+    text = text.split('\n').second.ltrim();
+  return text.starts_with("costs") || text.starts_with("latencies");
+}
+
 std::string commsched::readPgle(const TimelineText &trace, TraceSamples &samples) {
-  return PgleReader(trace.text, samples).read();
+  return isSerialized(trace.text) ? SerializedPgleReader(trace.text, samples).read()
+                                  : PgleReader(trace.text, samples).read();
 }
 
 //===-----------------------------------------------------------------------------------------===//

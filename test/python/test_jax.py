@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,7 @@ import textwrap
 import pytest
 
 import commsched.jax
-from commsched import Error
+from commsched import Error, _commsched, traces
 from commsched.jax import hook
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -322,3 +323,36 @@ def test_xla_takes_the_order_and_its_buffers_follow():
     arguments = [sys.executable, "-c", textwrap.dedent(program), str(ROOT / "benchmarks")]
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "done", done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which scripts/setup.sh installs")
+def test_xlas_own_estimates_are_read_from_its_log(tmp_path, monkeypatch):
+    """The log of a compilation has a time of each instruction that costs time by our model, too."""
+    program = """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import jax_programs
+
+        step, arguments = jax_programs.training_step(jax_programs.find("small-fsdp"))
+        module = step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile()
+        open(sys.argv[2], "w").write(module.as_text())
+    """
+    module, log = tmp_path / "module.txt", tmp_path / "xla.log"
+    environment = dict(os.environ, XLA_FLAGS="--xla_gpu_autotune_level=0", JAX_PLATFORMS="cpu")
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "sol_latency_estimator=10"}
+    arguments = [sys.executable, "-c", textwrap.dedent(program), str(ROOT / "benchmarks"), str(module)]
+    with log.open("w") as file:
+        subprocess.run(arguments, env=environment, stderr=file, check=True)
+    monkeypatch.setenv("COMMSCHED_CALIBRATION_CACHE", str(tmp_path / "cache"))
+    profile = traces.machine_of(f"profile:{log}@h100-sxm")
+    times = {op["name"]: op["ns"] for op in json.loads(pathlib.Path(profile).read_text())["ops"]}
+    found = re.findall(r"NodeCost: .* for (\S+): ([\d.]+) us", log.read_text())
+    kernels = {name: float(us) * 1000 for name, us in found if float(us) > 0}
+    assert len(kernels) > 20 and {name: times[name] for name in kernels} == pytest.approx(kernels, abs=1)
+    # XLA takes some instructions out again before it schedules.
+    text = module.read_text()
+    assert sum(f"%{name} = " in text for name in times) >= 0.9 * len(times)
+    assert any(name.startswith("all-gather-start") for name in times)
+    _, report = _commsched.schedule_hlo(module_of("small-fsdp"), json.dumps({"machine": profile}))
+    known = json.loads(report)["cost_times_ns"]
+    assert sum(known.values()) > known["measured"] > 0

@@ -6,6 +6,7 @@
 import json
 import pathlib
 import sqlite3
+import struct
 
 import pytest
 
@@ -252,6 +253,21 @@ def test_an_export_of_nsys_with_instructions(tmp_path):
         'costs { name: "all-gather-start.2" cost_us: 50.000 }',
         'costs { name: "gemm_fusion.1" cost_us: 20.000 }',
     ]
+
+
+def test_a_serialized_profile_is_what_jaxlib_writes(tmp_path, monkeypatch):
+    """The encoder is jaxlib's: it reads two profiles and writes the median of each instruction."""
+    profiler = pytest.importorskip("jax._src.lib", reason="jax is not installed")._profiler
+    monkeypatch.setenv("COMMSCHED_CALIBRATION_CACHE", str(tmp_path / "cache"))
+
+    def serialized(us):
+        cost = b"\x0a\x08fusion.1\x11" + struct.pack("<d", us)
+        return b"\x0a" + bytes([len(cost)]) + cost
+
+    path = tmp_path / "fdo.pb"
+    path.write_bytes(profiler.aggregate_profiled_instructions([serialized(us) for us in (10.0, 12.5, 40.0)], 50))
+    profile = json.loads(traces.profile_from_traces([path], "h100-sxm").read_text())
+    assert [(op["name"], op["ns"]) for op in profile["ops"]] == [("fusion.1", 12_500)]
 
 
 @pytest.mark.parametrize("fault", ["cut", "no kernels", "no ranges", "backwards"])

@@ -60,7 +60,7 @@ struct TraceTimes {
 ///    device, or without a device its own. Of the compiled graphs in a trace, if there are any, only operators inside
 ///    count. A collective is known by kind, ranks of the group, element type and bytes. Its n-th call on one rank is
 ///    the n-th call on all others, and counts with the time of the rank that waits least.
-/// 2. XLA's profile for its scheduler (PGLE, ProfiledInstructionsProto as text).
+/// 2. XLA's profile for its scheduler (PGLE, ProfiledInstructionsProto as text or serialized).
 /// 3. The log of XLA's own estimates (TF_CPP_VMODULE=sol_latency_estimator=10).
 ///
 /// `ranksPerNode` gives the nodes of groups. The error names the file and the place in it: text that ends early, a
