@@ -17,9 +17,16 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/JSON.h"
 #include <cmath>
 
 using namespace commsched;
+
+/// The place of the first byte that is not UTF-8, which profiles are written in; empty if there is none.
+static std::string findOtherBytes(llvm::StringRef text) {
+  size_t offset = 0;
+  return llvm::json::isUTF8(text, &offset) ? "" : "byte " + std::to_string(offset) + ": expected UTF-8";
+}
 
 /// Microseconds as ns; none if `text` is no number, or a negative one.
 static std::optional<Ns> parseMicroseconds(llvm::StringRef text) {
@@ -246,6 +253,8 @@ std::string SerializedPgleReader::readCost(llvm::StringRef message) {
     if (field.number == 2 && !field.isBytes && field.bytes.size() == 8)
       cost = llvm::bit_cast<double>(llvm::support::endian::read64le(field.bytes.data()));
   }
+  if (!llvm::json::isUTF8(name))
+    return fail(name, "a name in UTF-8");
   if (name.empty() || !cost)
     return fail(message, "the name and the time of an instruction");
   if (!(*cost >= 0 && *cost < static_cast<double>(kMaxNs) / 1000))
@@ -285,8 +294,10 @@ bool commsched::isPgle(llvm::StringRef text) {
 }
 
 std::string commsched::readPgle(const TimelineText &trace, TraceSamples &samples) {
-  return isSerialized(trace.text) ? SerializedPgleReader(trace.text, samples).read()
-                                  : PgleReader(trace.text, samples).read();
+  if (isSerialized(trace.text))
+    return SerializedPgleReader(trace.text, samples).read();
+  std::string error = findOtherBytes(trace.text);
+  return error.empty() ? PgleReader(trace.text, samples).read() : error;
 }
 
 //===-----------------------------------------------------------------------------------------===//
@@ -322,6 +333,8 @@ std::string commsched::readXlaLog(const TimelineText &trace, TraceSamples &sampl
       found = readLine(line, "Computed collective time for ", ": ", " us");
     if (found.first.empty())
       continue;
+    if (!llvm::json::isUTF8(found.first))
+      return "line " + std::to_string(number) + ": expected a name in UTF-8";
     std::optional<Ns> time = parseMicroseconds(found.second);
     if (!time)
       return "line " + std::to_string(number) + ": expected a time in microseconds of '" + found.first.str() +
