@@ -267,6 +267,7 @@ std::string KinetoReader::read(const json::Object &root) {
     addDeviceCollectives(events, byId, kernels, rank, samples);
   else
     addHostCollectives(events, groups, rank, samples);
+  samples.hasCompiledGraphs |= hasCompiledGraphs;
   samples.ranks.push_back(std::move(rank));
   return "";
 }

@@ -76,6 +76,7 @@ llvm::Expected<TraceTimes> TraceSamples::finish(int64_t ranksPerNode) {
     return llvm::createStringError(error);
   TraceTimes times;
   times.devices.assign(devices.begin(), devices.end());
+  times.hasCompiledGraphs = hasCompiledGraphs;
   for (const auto &[key, op] : ops)
     times.ops.push_back({key.first, key.second, estimateDuration(op.first), op.second});
   std::map<TracedCollective, std::vector<const std::vector<Ns> *>> calls;
@@ -244,6 +245,7 @@ static json::Object describe(const TraceTimes &times) {
   return json::Object{{"writer", times.writer},
                       {"operations", static_cast<int64_t>(times.ops.size())},
                       {"collectives", static_cast<int64_t>(times.points.size())},
+                      {"compiled_graphs", times.hasCompiledGraphs},
                       {"unmatched", std::move(unmatched)}};
 }
 

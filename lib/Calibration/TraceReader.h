@@ -60,6 +60,7 @@ public:
 
   std::vector<TracedRank> ranks;
   std::set<std::string> devices;
+  bool hasCompiledGraphs = false;
 
   /// Everything together. The error says which ranks differ, or that there is nothing.
   llvm::Expected<TraceTimes> finish(int64_t ranksPerNode);

@@ -77,6 +77,11 @@ def _profile(paths: tuple[str, ...], base: str, _times: tuple[int, ...]) -> path
         ", ".join(paths), trace["operations"], trace["collectives"], len(unmatched),
         sum(u["ns"] for u in unmatched) / 1e6,
     )  # fmt: skip
+    if trace["writer"] == "Kineto" and not trace["compiled_graphs"]:
+        log.info(
+            "no graph of Inductor is in the traces: the times are those of operators that run one by one, and of one "
+            "that is going to be a part of a fused kernel, too high"
+        )
     return _kept(text)
 
 

@@ -156,6 +156,8 @@ llvm::Error commsched::makeProfileFromTraces(const TraceRequest &request, const 
     return llvm::Error::success();
   llvm::errs() << times.writer << ": times of " << times.ops.size() << " operations and " << times.points.size()
                << " collectives, added to '" << base.name << "'\n";
+  if (!times.areInstructions() && !times.hasCompiledGraphs)
+    llvm::errs() << "no graph of Inductor is in the traces: the times are those of operators that run one by one\n";
   if (!request.programs.empty())
     printMissing(match);
   printUnmatched(times.unmatched);

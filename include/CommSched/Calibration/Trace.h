@@ -49,6 +49,9 @@ struct TraceTimes {
   std::vector<std::string> devices;
   /// What wrote the traces: "Kineto", "PGLE" or "XLA's estimates".
   std::string writer;
+  /// True if a trace has graphs that Inductor compiled. If not, operators ran one by one, and the time of one that is
+  /// going to be a part of a fused kernel is not that of its part.
+  bool hasCompiledGraphs = false;
 
   /// Returns true if names are those of XLA's instructions.
   bool areInstructions() const { return writer != "Kineto"; }
