@@ -7,13 +7,13 @@
   (`manual_overlap_bucketing`, which torchtitan calls with the blocks of its models).
 * "500 MB buckets": adjacent collectives, up to 500 MB (`bucket_all_gather`, `bucket_reduce_scatter`).
 * "automatic": PyTorch's overlap scheduler with buckets (`schedule_overlap_bucketing`).
-* "+ simple_overlap": the pass that PyTorch 2.15 runs by default. Starts move up to what they need, waits move down to
-  their first user, no collective passes another one, and the peak stays. The installed PyTorch does not have it; two
-  passes of comm-opt with these limits stand for it.
+* "+ simple_overlap": the pass that PyTorch 2.15 runs by default. The installed PyTorch does not have it, so it is
+  written here after its description (pytorch/pytorch#184235).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -22,8 +22,6 @@ import torch_overlap
 from commsched.torch.models.recompute import part_of
 
 BUCKET_MB = 500.0
-_LIMITS = "memory-budget-ratio=0 unsafe-collectives-reorder=false"
-SIMPLE_OVERLAP = f"comm-reorder-preserving-peak-memory{{{_LIMITS}}},comm-sink-waits-preserving-peak-memory{{{_LIMITS}}}"
 _AND_SIMPLE_OVERLAP = " + simple_overlap"
 
 
@@ -61,6 +59,44 @@ def automatic(gm: torch.fx.GraphModule, machine: str) -> torch.fx.GraphModule:
     return torch_overlap.VARIANTS[torch_overlap.BUCKETING](gm, estimate, machine, {})[0]
 
 
+def _is(node: torch.fx.Node, wait: bool) -> bool:
+    """Whether a node waits for a collective, or starts one."""
+    name = str(node.target)
+    return node.op == "call_function" and "c10d_functional" in name and ("wait_tensor" in name) == wait
+
+
+def simple_overlap(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Each start moves up alone, to what it needs or to another collective, each wait down alone, to its first user or
+    to another wait. If the peak of memory grows, nothing moves.
+
+    The pass itself moves kernels of Inductor, one position at a time, and checks the peak at each.
+    """
+    before = list(gm.graph.nodes)
+    peak = torch_overlap.pytorch_peak(gm)
+    for node in before:
+        if _is(node, wait=False):
+            above = node.prev
+            while above.op not in ("placeholder", "root") and above not in node.all_input_nodes and not _is_any(above):
+                above = above.prev
+            if above is not node.prev:
+                above.append(node)
+    for node in reversed(before):
+        if _is(node, wait=True):
+            below = node.next
+            while below.op != "output" and below not in node.users and not _is(below, wait=True):
+                below = below.next
+            if below is not node.next:
+                below.prepend(node)
+    if torch_overlap.pytorch_peak(gm) > peak:
+        for above, node in itertools.pairwise(before):
+            above.append(node)
+    return gm
+
+
+def _is_any(node: torch.fx.Node) -> bool:
+    return _is(node, wait=False) or _is(node, wait=True)
+
+
 _MERGED: dict[str, Callable] = {
     "as traced": lambda gm, machine: gm,
     "per block": per_block,
@@ -69,9 +105,8 @@ _MERGED: dict[str, Callable] = {
 }
 
 
-def ordered(gm: torch.fx.GraphModule, order: str, machine: str) -> tuple[torch.fx.GraphModule, str]:
-    """The graph in an order of `published_rows.ORDERS`, and the passes of comm-opt that are left to run on it."""
+def ordered(gm: torch.fx.GraphModule, order: str, machine: str) -> torch.fx.GraphModule:
+    """The graph in an order of `published_rows.ORDERS`."""
     known = {n.name for n in gm.graph.nodes}
-    result = _MERGED[order.removesuffix(_AND_SIMPLE_OVERLAP)](gm, machine)
-    passes = SIMPLE_OVERLAP if order.endswith(_AND_SIMPLE_OVERLAP) else ""
-    return torch_overlap.refreshed(result, known), passes
+    result = torch_overlap.refreshed(_MERGED[order.removesuffix(_AND_SIMPLE_OVERLAP)](gm, machine), known)
+    return simple_overlap(result) if order.endswith(_AND_SIMPLE_OVERLAP) else result

@@ -102,15 +102,13 @@ def with_a_collective(text: str) -> str:
 
 def _play(gm: torch.fx.GraphModule, mode: Mode, machine: str) -> dict:
     """The report of one graph in the order of a mode."""
-    gm, passes = published_orders.ordered(copy.deepcopy(gm), mode.order, machine)
+    gm = published_orders.ordered(copy.deepcopy(gm), mode.order, machine)
     text = import_graph(gm.graph, fusion=mode.fusion)[0]
     program = commsched.Program(text if "comm.future" in text else with_a_collective(text))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.json")
-        on = f"machine={option_value(machine)}"
-        for name in filter(None, passes.split(",")):
-            program.run(name.replace("{", f"{{{on} ", 1))
-        program.run(f"comm-report{{{on} report-file={option_value(file)} table=false}}")
+        options = f"machine={option_value(machine)} report-file={option_value(file)} table=false"
+        program.run(f"comm-report{{{options}}}")
         return function_report(file)
 
 

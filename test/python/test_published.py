@@ -17,11 +17,14 @@ BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path += [str(BENCHMARKS), str(BENCHMARKS / "published")]
 
 import published
+import published_orders
 import published_page
 import published_rows
 import published_steps
 import torch_overlap
 from published_rows import Mode, RowError
+
+from commsched.torch import trace
 
 MACHINE = "h100-sxm"
 COLLECTIVE = "nccl-all-reduce-8-h100"
@@ -165,6 +168,26 @@ def test_few_layers_stand_for_all(monkeypatch):
     profile = published.profile_of(published_rows.parse("tiny", text()))
     few, all_layers = (published_steps.predict(program, [mode()], MACHINE, profile, whole=w)[0] for w in (False, True))
     assert dataclasses.asdict(few) == pytest.approx(dataclasses.asdict(all_layers), rel=1e-9)
+
+
+def test_simple_overlap_moves_as_far_as_it_may():
+    config = published_steps.config_of(TINY["program"], 1, True)
+    with trace.fake_world(config.ranks):
+        graph = trace.trace(config)["bw"].graph
+    nodes = list(graph.nodes)
+    starts, waits = ([n for n in nodes if published_orders._is(n, wait)] for wait in (False, True))
+    peak = torch_overlap.pytorch_peak(graph.owning_module)
+    published_orders.simple_overlap(graph.owning_module)
+    graph.lint()
+    moved = list(graph.nodes)
+    assert moved != nodes and set(moved) == set(nodes)
+    assert [n for n in moved if n in starts] == starts
+    assert [n for n in moved if n in waits] == waits
+    for n in starts:
+        assert n.prev in n.all_input_nodes or n.prev in starts + waits or n.prev.op in ("placeholder", "root")
+    for n in waits:
+        assert n.next in n.users or n.next in waits or n.next.op == "output"
+    assert torch_overlap.pytorch_peak(graph.owning_module) <= peak
 
 
 def test_a_step_on_one_gpu_takes_the_time_of_its_kernels():
