@@ -4,6 +4,7 @@
 """Checks certificates, and compares those of several ranks: `python3 -m commsched_verify FILE...`."""
 
 import argparse
+import importlib.metadata
 import os
 import sys
 
@@ -28,6 +29,14 @@ def main() -> int:
         return CLOSED_OUTPUT
 
 
+def version() -> str:
+    """The version of the installed package. The checker also runs from a folder of its own, without one."""
+    try:
+        return importlib.metadata.version("commsched")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
 def check() -> int:
     parser = argparse.ArgumentParser(
         prog="commsched-verify",
@@ -37,6 +46,7 @@ def check() -> int:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a certificate")
     parser.add_argument("--spmd", action="store_true", help="the files are of different ranks, which have to agree")
     parser.add_argument("--ranks", metavar="N,...", help="the ranks of the files (default: 0, 1, ... in their order)")
+    parser.add_argument("--version", action="version", version=f"commsched-verify, CommSched {version()}")
     arguments = parser.parse_intermixed_args()
     ranks = [int(rank) for rank in arguments.ranks.split(",")] if arguments.ranks else range(len(arguments.files))
     if len(set(ranks)) != len(arguments.files):

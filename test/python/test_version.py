@@ -6,6 +6,8 @@
 import importlib.metadata
 import pathlib
 import re
+import subprocess
+import sys
 
 import commsched
 
@@ -15,3 +17,7 @@ def test_every_version_is_that_of_the_project():
     version = re.search(r"^project\(CommSched VERSION ([0-9.]+)", project, re.MULTILINE)[1]
     assert commsched.version() == commsched.__version__ == version
     assert importlib.metadata.version("commsched") == version
+    checker = subprocess.run(
+        [sys.executable, "-m", "commsched_verify", "--version"], capture_output=True, text=True, check=True
+    )
+    assert checker.stdout == f"commsched-verify, CommSched {version}\n"
