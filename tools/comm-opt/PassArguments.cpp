@@ -49,8 +49,23 @@ std::vector<std::string> commsched::optionNamesOf(StringRef pass) {
   return names;
 }
 
+/// Says what is wrong with a text like "builtin.module(func.func(comm-schedule{effort=3}))"; empty if nothing is, or if
+/// a pass is not registered, which a plugin may still do.
+static std::string checkPassPipeline(StringRef text) {
+  std::string message;
+  raw_string_ostream os(message);
+  if (succeeded(mlir::parsePassPipeline(text, os)) || StringRef(message).contains("does not refer to a registered"))
+    return "";
+  StringRef first = StringRef(message).ltrim();
+  if (size_t at = first.find("error: "); at != StringRef::npos)
+    first = first.drop_front(at + StringRef("error: ").size());
+  return first.split('\n').first.str();
+}
+
 std::string commsched::checkPassArgument(StringRef argument) {
   auto [name, options] = argument.ltrim('-').split('=');
+  if (name == "pass-pipeline")
+    return checkPassPipeline(options);
   const mlir::PassInfo *info = mlir::PassInfo::lookup(name);
   if (!info || options.empty())
     return "";

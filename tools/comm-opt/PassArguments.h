@@ -22,8 +22,8 @@ namespace commsched {
 /// The names of the options of a registered pass, without those of lists; empty if there is no such pass.
 std::vector<std::string> optionNamesOf(llvm::StringRef pass);
 
-/// What is wrong with the names of the options in `--PASS=OPTIONS`; empty if nothing is, or if `argument` is something
-/// else. The passes have to be registered.
+/// What is wrong with the names of the options in `--PASS=OPTIONS`, or with the text in `--pass-pipeline=TEXT`; empty
+/// if nothing is, or if `argument` is something else. The passes have to be registered.
 std::string checkPassArgument(llvm::StringRef argument);
 
 } // namespace commsched

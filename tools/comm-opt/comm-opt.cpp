@@ -105,7 +105,8 @@ static int optMain(int argc, char **argv) {
   commsched::hideUncommonOptions();
   commsched::ReportFlags reportFlags(argc, argv);
   std::vector<char *> &arguments = reportFlags.arguments();
-  for (const char *argument : ArrayRef(arguments).drop_front().drop_back())
+  // What the user wrote: ReportFlags adds options to pipelines.
+  for (const char *argument : ArrayRef(argv, argc).drop_front())
     if (std::string wrong = commsched::checkPassArgument(argument); !wrong.empty()) {
       WithColor::error(errs(), "comm-opt") << wrong << "\n";
       return EXIT_FAILURE;
