@@ -6,10 +6,12 @@
     python test/python/fuzz.py --kind graph --first 0 --count 100 [--ranks 4] [--reduce]
 
 The kinds are "graph" (a traced graph through schedule_overlap), "aten" (torch.compile that calls ATen for every
-operator), "code" (torch.compile with C++ kernels), "gradient" (as "aten", forward and backward), and "dtensor"
-(DTensors, redistributed, forward and backward). Each seed is one step, and every third one runs again with other
-scalars in the same process. A seed that fails is printed with its step; `--reduce` prints the fewest lines that still
-fail.
+operator), "code" (torch.compile with C++ kernels), "gradient" (as "aten", forward and backward), "dtensor"
+(DTensors, redistributed, forward and backward), "model" (a model with parameters, forward and backward), and
+"model-code" (the same with C++ kernels). Each seed is one step in a job of its own. Every third one runs again with
+other scalars, and every model with other widths and batches, with what ranks decided about the first one. In half of
+the steps one rank compiles later than the others. A seed that fails is printed with its step; `--reduce` prints the
+fewest lines that still fail.
 
 The oracle of a traced graph is that graph. That of a compilation is plain Inductor, unless that differs from the step
 without a compiler: PyTorch moves waits, too.
@@ -19,6 +21,8 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import itertools
 import json
 import logging
 import os
@@ -26,10 +30,13 @@ import pathlib
 import random
 import tempfile
 import warnings
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as fc
+from late_ranks import Turn, job_of_its_own, late_rank
+from random_models import SCOPE, VARIANTS, RandomModel
 from random_redistributions import redistributions
 from random_steps import Step
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -39,34 +46,64 @@ import commsched.torch as ct
 import gloo
 from commsched.torch.options import machine_file
 
-KINDS = ("graph", "aten", "code", "gradient", "dtensor")
+KINDS = ("graph", "aten", "code", "gradient", "dtensor", "model", "model-code")
 ATEN = dict(fallback_by_default=True, reorder_for_peak_memory=False, allow_buffer_reuse=False, inplace_buffers=False)
 # Outcomes that are not faults. "invalid": PyTorch itself refuses the step. "racy": plain Inductor is wrong.
 FINE = ("equal", "invalid", "racy")
 
 
-def slow_links(folder: str) -> str:
-    """The path of a machine on which collectives take so long that even tiny ones are merged, moved and split."""
-    profile = json.loads(machine_file("cpu-mpi").read_text())
-    profile["name"], profile["links"]["base_ns"] = "slow-links", 10_000_000
-    path = pathlib.Path(folder, "slow-links.json")
-    path.write_text(json.dumps(profile))
-    return str(path)
+class Machines(NamedTuple):
+    """The paths of machines on which changes pay although tensors are tiny.
+
+    Args:
+        links: collectives take so long that they are merged and moved.
+        products: nothing has a latency, and products and links are slow, so that activations are split into strands.
+    """
+
+    links: str
+    products: str
 
 
-def options_of(seed: int, slow: str) -> dict:
-    """Random options of `schedule_overlap`: machines, limits, modes, orders, and what may be changed."""
+def slow_machines(folder: str) -> Machines:
+    links, products = (json.loads(machine_file("cpu-mpi").read_text()) for _ in range(2))
+    links["links"]["base_ns"] = 10_000_000
+    for place, name in (
+        ("compute", "launch_ns"),
+        ("copy", "launch_ns"),
+        ("links", "base_ns"),
+        ("overheads", "issue_ns"),
+    ):
+        products[place][name] = 1
+    for table in ("peak_tflops", "vector_tflops"):
+        speeds = products["compute"][table]
+        products["compute"][table] = {kind: 1e-5 if kind != "source" else text for kind, text in speeds.items()}
+    for kind in ("inter", "intra"):
+        products["links"][kind].update(bandwidth_gbps=0.0025, latency_ns=1, message_ns=1)
+    paths = []
+    for name, profile in (("slow-links", links), ("slow-products", products)):
+        paths.append(pathlib.Path(folder, f"{name}.json"))
+        paths[-1].write_text(json.dumps({**profile, "name": name}))
+    return Machines(*map(str, paths))
+
+
+def options_of(seed: int, slow: Machines, chained: bool = False) -> dict:
+    """Random options of `schedule_overlap`: machines, limits, modes, orders, and what may be changed.
+
+    Args:
+        chained: whether strands are worth trying.
+    """
     r = random.Random(seed)
     options = {
-        "machine": r.choice(["h100-sxm", "cpu-mpi", slow, slow]),
+        "machine": r.choice(["h100-sxm", "cpu-mpi", slow.links, slow.links]),
         "memory_budget_ratio": r.choice([0.0, 0.3, 4.0, 4.0]),
         "bucketing": r.random() < 0.8,
         "collective_order": r.choice(["free", "free", "group", "program"]),
         "fusion": r.random() < 0.8,
         "effort": r.choice([0, 200]),
     }
-    if r.random() < 0.2:
+    if r.random() < (0.8 if chained else 0.1):
         options["strands"] = r.choice(["auto", 2, 4])
+        options["machine"] = r.choice([options["machine"], slow.products, slow.products])
     elif r.random() < 0.15:
         options["passes"] = r.choice([["comm-bucket", "comm-raise", "comm-sink-waits"], ["comm-schedule"]])
         options["memory_budget_ratio"] = 100.0  # Such passes know no limit.
@@ -77,13 +114,17 @@ def options_of(seed: int, slow: str) -> dict:
     return options
 
 
+def is_fault(outcome: str) -> bool:
+    return outcome.split(":")[0] not in FINE
+
+
 class Ranks:
     """What all steps of one job share."""
 
     def __init__(self, rank: int, ranks: int, folder: str):
         self.rank, self.ranks = rank, ranks
         everyone = list(range(ranks))
-        self.slow = slow_links(folder) if rank == 0 else None
+        self.slow = slow_machines(folder) if rank == 0 else None
         (self.slow,) = self._told([self.slow])
         groups = [dist.group.WORLD, dist.new_group(everyone), [dist.new_group([r]) for r in everyone][rank]]
         g, h, s = (group.group_name for group in groups)
@@ -93,7 +134,9 @@ class Ranks:
         sizes = (ranks,) if ranks == 2 else (2, ranks // 2)
         self.mesh = init_device_mesh("cpu", sizes)
         self.scope = dict(torch=torch, fc=fc, dist=dist, C=c10d, W=c10d.wait_tensor, R=rank, G=g, H=h, S=s, M=self.mesh)
-        self.scope.update(DTensor=DTensor, Replicate=Replicate, Shard=Shard)
+        line = init_device_mesh("cpu", (ranks,))
+        self.scope.update(DTensor=DTensor, Replicate=Replicate, Shard=Shard, L=line, **SCOPE)
+        self.jobs = itertools.count()
 
     def _told(self, values: list) -> list:
         dist.broadcast_object_list(values, 0)
@@ -103,7 +146,7 @@ class Ranks:
         """The worst outcome of all ranks."""
         everyone = [None] * self.ranks
         dist.all_gather_object(everyone, outcome)
-        return next((o for o in everyone if o.split(":")[0] not in FINE), max(everyone))
+        return next(filter(is_fault, everyone), max(everyone))
 
     def arguments(self, step: Step, seed: int) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(1000 * seed + self.rank)
@@ -117,12 +160,14 @@ class Ranks:
         for name in ("all_gather_tensor", "reduce_scatter_tensor", "all_to_all_single"):
             scope[f"{name}_autograd"] = getattr(fc, f"{name}_autograd")
         exec(compile(source, "<step>", "exec"), scope)
-        return scope["step"]
+        step = scope["step"]
+        step.parameters = tuple(scope["net"].parameters()) if "net" in scope else ()
+        return step
 
 
 def bits(values) -> list[torch.Tensor]:
-    """The tensors of a result, with memory of their own."""
-    tensors = [v for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor)]
+    """The tensors of a result, with memory of their own. Of a DTensor, it is the part of this rank."""
+    tensors = [getattr(v, "_local_tensor", v) for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor)]
     tensors = [t.wait() if isinstance(t, fc.AsyncCollectiveTensor) else t for t in tensors]
     return [t.detach().clone().contiguous() for t in tensors]
 
@@ -140,28 +185,57 @@ class Judge:
 
     def __init__(self, kind: str, job: Ranks):
         self.kind, self.job = kind, job
-        self.differentiated = kind in ("gradient", "dtensor")
+        self.of_models, self.in_code = kind.startswith("model"), kind in ("code", "model-code")
+        self.differentiated = self.of_models or kind in ("gradient", "dtensor")
 
-    def step(self, seed: int, variant: int) -> Step:
+    def variants(self, seed: int) -> range:
+        """The variants of a step that run in one process, one after the other."""
+        return range(len(VARIANTS) if self.of_models else 2 if seed % 3 == 0 else 1)
+
+    def step(self, seed: int, variant: int) -> Step | RandomModel:
+        if self.of_models:
+            return RandomModel(seed, variant)
         return Step(seed, self.job.ranks, self.kind == "gradient", self.kind in ("aten", "code"), variant)
 
-    def source(self, seed: int, variant: int = 0, lines: list[str] | None = None) -> str:
+    def source(self, seed: int, variant: int = 0, kept: list[int] | None = None) -> str:
+        """The source of a step. `kept`: which of its lines."""
         if self.kind == "dtensor":
             return redistributions(seed + 7 * variant, self.job.mesh.ndim)
-        return self.step(seed, variant).source(lines)
+        step = self.step(seed, variant)
+        if kept is None:
+            return step.source()
+        lines = [step.lines[i] for i in kept]
+        made = {line.split(" = ")[0] for line in lines}
+        returned = [n for n in step.returned if n in made or not n.startswith("v")]
+        return step.source(lines, returned or ["x + 1"])
 
-    def outcome(self, seed: int, source: str) -> str:
-        """What became of a step."""
-        given = self.job.arguments(self.step(seed, 0), seed)
+    def _options(self, number: int, seed: int) -> dict:
+        return options_of(number, self.job.slow, self.step(seed, 0).chained)
+
+    def outcomes(self, seed: int, kept: list[int] | None = None) -> list[str]:
+        """What became of the variants of a step, up to the first fault."""
+        found: list[str] = []
+        with job_of_its_own(f"job {next(self.job.jobs)}"):
+            for variant in self.variants(seed):
+                found.append(self._outcome(seed, variant, self.source(seed, variant, kept)))
+                if is_fault(found[-1]):
+                    break
+        return found
+
+    def _outcome(self, seed: int, variant: int, source: str) -> str:
+        given = self.job.arguments(self.step(seed, variant), seed)
         f = self.job.function(source)
-        eager, error = self._result(f, given)
+        eager, error = self._result(f, given, f.parameters)
         state = self.job.agreed("invalid" if error else "equal")
         if state != "equal":
             return state
-        judged = self._graphs(f, given, seed) if self.kind == "graph" else self._compiled(f, given, seed, eager)
-        return self.job.agreed(judged)
+        job = self.job
+        turn = Turn(f"{next(job.jobs)}", job.rank, job.ranks, late_rank(seed + 17 * variant, job.ranks))
+        if self.kind == "graph":
+            return job.agreed(self._graphs(f, given, seed, turn))
+        return job.agreed(self._compiled(f, given, seed, eager, turn))
 
-    def _result(self, f, given) -> tuple[list, str]:
+    def _result(self, f, given, parameters=()) -> tuple[list, str]:
         """Results, gradients, and the arguments afterwards; or the error."""
         data = [t.clone() for t in given]
         if self.differentiated:
@@ -169,20 +243,23 @@ class Judge:
         try:
             got = [f(*data)]
             if self.differentiated:
-                got += torch.autograd.grad(pytree.tree_leaves(got)[0], data[:2], allow_unused=True)
+                wanted = [*data[:2], *(p for p in parameters if p.requires_grad)]
+                got += torch.autograd.grad(pytree.tree_leaves(got)[0], wanted, allow_unused=True)
             return bits([*got, *data]), ""
         except Exception as error:
             return [], f"{type(error).__name__}: {str(error)[:300]}"
 
-    def _graphs(self, f, given, seed) -> str:
-        for turn in range(2):
-            options = options_of(2 * seed + turn, self.job.slow)
+    def _graphs(self, f, given, seed, turn: Turn) -> str:
+        for number in range(2):
+            options = self._options(2 * seed + number, seed)
             try:
                 traced = [make_fx(f, tracing_mode="fake")(*[t.clone() for t in given]) for _ in range(2)]
                 expected, error = self._result(traced[0], given)
                 if error:
                     return "invalid"
+                turn.come()
                 gm, report = ct.schedule_overlap(traced[1], **options)
+                turn.done()
             except Exception as error:
                 return f"crash: {type(error).__name__}: {error} with {options}"
             if "error" in report:
@@ -194,16 +271,17 @@ class Judge:
                 return f"wrong: with {options}"
         return "equal"
 
-    def _compiled(self, f, given, seed, eager) -> str:
-        extra = ATEN if self.kind != "code" else {}
-        options = options_of(2 * seed, self.job.slow)
+    def _compiled(self, f, given, seed, eager, turn: Turn) -> str:
+        extra = {} if self.in_code else ATEN
+        options = self._options(2 * seed, seed)
         results = []
         for ours in ({}, ct.inductor_options(**options)):
             torch._dynamo.reset()
             compiled = torch.compile(f, options={**ours, **extra, "fx_graph_cache": False})
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
-                got, error = self._result(compiled, given)
+                with turn.compiling() if ours else contextlib.nullcontext():
+                    got, error = self._result(compiled, given, f.parameters)
             told = " ".join(str(w.message) for w in said if "CommSched" in str(w.message))
             state = self.job.agreed(f"failed: {error}" if error else "equal")
             if state != "equal":
@@ -219,25 +297,21 @@ class Judge:
         return f"wrong: with {options}" if same(plain, eager) else "racy"
 
 
-def reduced(judge: Judge, seed: int, variant: int) -> str:
-    """The step without all lines that the failure does not need."""
-    step = judge.step(seed, variant)
+def reduced(judge: Judge, seed: int) -> list[int]:
+    """The numbers of the lines that the failure of a step needs."""
 
-    def failing(lines):
-        return judge.outcome(seed, step.source(lines, returned(lines))).split(":")[0] not in FINE
+    def failing(kept):
+        return is_fault(judge.outcomes(seed, kept)[-1])
 
-    def returned(lines):
-        made = {line.split(" = ")[0] for line in lines}
-        return [n for n in step.returned if n in made or not n.startswith("v")] or ["x + 1"]
-
-    lines, size = step.lines, max(1, len(step.lines) // 2)
+    kept = list(range(len(judge.step(seed, 0).lines)))
+    size = max(1, len(kept) // 2)
     while size:
-        for at in range(len(lines) - size, -1, -size):
-            fewer = lines[:at] + lines[at + size :]
+        for at in range(len(kept) - size, -1, -size):
+            fewer = kept[:at] + kept[at + size :]
             if failing(fewer):
-                lines = fewer
+                kept = fewer
         size //= 2
-    return step.source(lines, returned(lines))
+    return kept
 
 
 def steps(rank: int, ranks: int, kind: str, first: int, count: int, reduce: bool, folder: str) -> None:
@@ -258,26 +332,21 @@ def steps(rank: int, ranks: int, kind: str, first: int, count: int, reduce: bool
 
     ct.reporting.warn_once = lambda text: warnings.warn(f"CommSched: {text}", stacklevel=2)
     job = Ranks(rank, ranks, folder)
-    judge, outcomes, failed = Judge(kind, job), collections.Counter(), []
+    judge, counts, failed = Judge(kind, job), collections.Counter(), []
     for seed in range(first, first + count):
-        for variant in (0, 1) if seed % 3 == 0 else (0,):
-            outcome = judge.outcome(seed, judge.source(seed, variant))
-            outcomes[outcome.split(":")[0]] += 1
-            ct.reports()
-            if outcome.split(":")[0] in FINE:
-                continue
-            failed.append(f"kind {kind}, seed {seed}, variant {variant}, {ranks} ranks: {outcome}")
-            if rank == 0:
-                print(failed[-1], flush=True)
-                print(judge.source(seed, variant), flush=True)
-            if reduce and kind != "dtensor":
-                fewest = reduced(judge, seed, variant)
-                if rank == 0:
-                    print("reduced:\n" + fewest, flush=True)
+        found = judge.outcomes(seed)
+        counts.update(outcome.split(":")[0] for outcome in found)
+        ct.reports()
+        if not is_fault(found[-1]):
+            continue
+        failed.append(f"kind {kind}, seed {seed}, variant {len(found) - 1}, {ranks} ranks: {found[-1]}")
+        kept = reduced(judge, seed) if reduce and kind != "dtensor" else None
+        if rank == 0:
+            print(failed[-1], *(judge.source(seed, n, kept) for n in range(len(found))), sep="\n", flush=True)
     if rank == 0:
-        print(f"kind {kind}, seeds {first} to {first + count - 1}, {ranks} ranks: {dict(outcomes)}", flush=True)
+        print(f"kind {kind}, seeds {first} to {first + count - 1}, {ranks} ranks: {dict(counts)}", flush=True)
     assert not failed, "\n".join(failed)
-    assert 2 * outcomes["equal"] > outcomes.total(), outcomes  # Otherwise the steps tell nothing.
+    assert 2 * counts["equal"] > counts.total(), counts  # Otherwise the steps tell nothing.
 
 
 def main() -> None:

@@ -42,6 +42,9 @@ class Step:
         gradient: whether the step is differentiated: collectives are those that autograd knows.
         traced: whether PyTorch's compiler traces the step, so that in-place collectives are those of torch.distributed.
         variant: another step that differs in its scalars alone.
+
+    Attributes:
+        chained: whether the step begins with layers that are worth splitting into strands.
     """
 
     def __init__(self, seed: int, ranks: int, gradient: bool = False, traced: bool = False, variant: int = 0):
@@ -69,7 +72,10 @@ class Step:
         operations = [getattr(self, n) for n in dir(Step) if n.startswith(("one_", "two_"))]
         operations = [op for op in operations if not (gradient and op.__name__.startswith("two_"))]
         collectives = [op for op in operations if op.__doc__ and op.__doc__.startswith("Collective")]
-        for _ in range(self.r.randint(6, 18)):
+        self.chained = not gradient and self.r.random() < 0.2
+        if self.chained:
+            self._chain()
+        for _ in range(self.r.randint(0, 4) if self.chained else self.r.randint(6, 18)):
             if self.late and self.r.random() < 0.3:
                 self._land()
             self.r.choice(collectives if self.r.random() < 0.45 else operations)()
@@ -155,9 +161,28 @@ class Step:
     def _reduction(self) -> str:
         return self.r.choice(["sum", "max", "min"])
 
+    def _along(self, n: str) -> list[str]:
+        """Forms that run along a dimension, another one in another variant."""
+        d = (self.r.randrange(2) + self.variant) % 2
+        return [
+            f"torch.cumsum({n}, {d})",
+            f"torch.sort({n}, {d})[0]",
+            f"{n}.amax({d}, keepdim=True) + {n} * 0",
+            f"torch.softmax({n}, {d}).mul(4).round()",
+        ]
+
     def _scalar(self) -> int:
         """A scalar that differs between variants."""
         return self.r.choice([1, 2, 3]) + self.variant
+
+    def _chain(self) -> None:
+        """Layers of a tensor-parallel model: strands pay here, since nothing else hides the reductions."""
+        n, value = "x", self.arguments["x"]
+        for _ in range(self.r.randint(2, 4)):
+            n = self._new(f"torch.relu({n} @ w)", value)
+            n = self._new(f'W(C.all_reduce({n}, "{self._reduction()}", G))', value, False)
+            if self.r.random() < 0.7:
+                n = self._new(self.r.choice([*self._along(n), f"{n} * {self._scalar()} - {n}", f"{n}.flip(0)"]), value)
 
     # Collectives
 
@@ -354,14 +379,7 @@ class Step:
         n, v = self._pick(dtypes=("float32", "float64"))
         if 0 in v.shape:
             return
-        d = (self.r.randrange(2) + self.variant) % 2
-        forms = [
-            f"torch.cumsum({n}, {d})",
-            f"torch.sort({n}, {d})[0]",
-            f"{n}.amax({d}, keepdim=True) + {n} * 0",
-            f"torch.softmax({n}, {d}).mul(4).round()",
-        ]
-        self._new(self.r.choice(forms), Value(v.shape, v.dtype))
+        self._new(self.r.choice(self._along(n)), Value(v.shape, v.dtype))
 
     def one_concatenation(self):
         n, v = self._pick()
