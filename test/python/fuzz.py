@@ -184,7 +184,7 @@ class Judge:
     """Runs steps of one kind."""
 
     def __init__(self, kind: str, job: Ranks):
-        self.kind, self.job = kind, job
+        self.kind, self.job, self.name = kind, job, ""
         self.of_models, self.in_code = kind.startswith("model"), kind in ("code", "model-code")
         self.differentiated = self.of_models or kind in ("gradient", "dtensor")
 
@@ -209,13 +209,18 @@ class Judge:
         returned = [n for n in step.returned if n in made or not n.startswith("v")]
         return step.source(lines, returned or ["x + 1"])
 
+    def _turn(self, seed: int, variant: int, number: int = 0) -> Turn:
+        late = late_rank(seed + 17 * variant, self.job.ranks)
+        return Turn(f"{self.name} {variant} {number}", self.job.rank, self.job.ranks, late)
+
     def _options(self, number: int, seed: int) -> dict:
         return options_of(number, self.job.slow, self.step(seed, 0).chained)
 
     def outcomes(self, seed: int, kept: list[int] | None = None) -> list[str]:
         """What became of the variants of a step, up to the first fault."""
         found: list[str] = []
-        with job_of_its_own(f"job {next(self.job.jobs)}"):
+        self.name = f"job {next(self.job.jobs)}"
+        with job_of_its_own(self.name):
             for variant in self.variants(seed):
                 found.append(self._outcome(seed, variant, self.source(seed, variant, kept)))
                 if is_fault(found[-1]):
@@ -229,11 +234,9 @@ class Judge:
         state = self.job.agreed("invalid" if error else "equal")
         if state != "equal":
             return state
-        job = self.job
-        turn = Turn(f"{next(job.jobs)}", job.rank, job.ranks, late_rank(seed + 17 * variant, job.ranks))
         if self.kind == "graph":
-            return job.agreed(self._graphs(f, given, seed, turn))
-        return job.agreed(self._compiled(f, given, seed, eager, turn))
+            return self.job.agreed(self._graphs(f, given, seed, variant))
+        return self.job.agreed(self._compiled(f, given, seed, eager, self._turn(seed, variant)))
 
     def _result(self, f, given, parameters=()) -> tuple[list, str]:
         """Results, gradients, and the arguments afterwards; or the error."""
@@ -249,7 +252,7 @@ class Judge:
         except Exception as error:
             return [], f"{type(error).__name__}: {str(error)[:300]}"
 
-    def _graphs(self, f, given, seed, turn: Turn) -> str:
+    def _graphs(self, f, given, seed, variant) -> str:
         for number in range(2):
             options = self._options(2 * seed + number, seed)
             try:
@@ -257,9 +260,8 @@ class Judge:
                 expected, error = self._result(traced[0], given)
                 if error:
                     return "invalid"
-                turn.come()
-                gm, report = ct.schedule_overlap(traced[1], **options)
-                turn.done()
+                with self._turn(seed, variant, number).scheduling():
+                    gm, report = ct.schedule_overlap(traced[1], **options)
             except Exception as error:
                 return f"crash: {type(error).__name__}: {error} with {options}"
             if "error" in report:

@@ -35,10 +35,10 @@ def late_rank(seed: int, ranks: int) -> int | None:
 
 
 class Turn:
-    """The order in which ranks come to one step.
+    """The order in which ranks come to one graph.
 
     Args:
-        name: the step, the same on all ranks.
+        name: the graph, the same on all ranks.
         late: the rank that comes last, or None.
     """
 
@@ -47,39 +47,49 @@ class Turn:
         self.store = dist.distributed_c10d._get_default_store()
         self.random = random.Random(f"{name} {rank}")
 
-    def come(self) -> None:
-        """Lets a late rank wait until all others have done their part."""
-        if self.rank == self.late:
-            others = [f"{self.key}/{r}" for r in range(self.ranks) if r != self.late]
-            deadline = time.monotonic() + PATIENCE_S
-            while not self.store.check(others) and time.monotonic() < deadline:
-                time.sleep(LOOK_S)
-
-    def done(self) -> None:
-        """Says that this rank has done its part."""
-        self.store.set(f"{self.key}/{self.rank}", "1")
+    @contextlib.contextmanager
+    def scheduling(self) -> Iterator[None]:
+        """The graph is scheduled in here, on the late rank when the others have left."""
+        self._come()
+        try:
+            yield
+        finally:
+            self._leave()
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """A compilation and its first run. This rank's part is done when a graph is scheduled."""
+        """The graph is compiled and first run in here, on the late rank when the others have scheduled it.
+
+        Ranks pause before they compare.
+        """
         schedules, compares = GraphPass.behind_all_passes, comparison._Comparison.compare
 
         def behind_all_passes(*args):
             schedules(*args)
-            self.done()
+            self._leave()
 
         def compare(*args):
             if self.late is not None:
                 time.sleep(self.random.uniform(0, PAUSE_S))
             compares(*args)
 
-        self.come()
         with (
+            self.scheduling(),
             mock.patch.object(GraphPass, "behind_all_passes", behind_all_passes),
             mock.patch.object(comparison._Comparison, "compare", compare),
         ):
             yield
-        self.done()
+
+    def _come(self) -> None:
+        """Lets a late rank wait until all others have left."""
+        if self.rank == self.late:
+            others = [f"{self.key}/{r}" for r in range(self.ranks) if r != self.late]
+            deadline = time.monotonic() + PATIENCE_S
+            while not self.store.check(others) and time.monotonic() < deadline:
+                time.sleep(LOOK_S)
+
+    def _leave(self) -> None:
+        self.store.set(f"{self.key}/{self.rank}", "1")
 
 
 def _in_own_store(name: str, function: Callable, *args) -> dist.Store | None:
