@@ -182,6 +182,39 @@ TEST_F(AccessOrderTest, PureMemrefIsAView) {
   EXPECT_EQ(moveInFront("load", "any"), "");
 }
 
+TEST_F(AccessOrderTest, AViewIsTheMemoryOfItsSource) {
+  parse(R"mlir(
+    func.func @main(%x: memref<4xf32>, %k: index, %v: f32) {
+      %a = memref.alloc() : memref<4xf32>
+      %s = memref.subview %a[1] [2] [1] : memref<4xf32> to memref<2xf32, strided<[1], offset: 1>>
+      %t = bufferization.to_tensor %a restrict : memref<4xf32> to tensor<4xf32>
+      %c = tensor.cast %t : tensor<4xf32> to tensor<?xf32>
+      memref.store %v, %a[%k] {n = "store"} : memref<4xf32>
+      memref.store %v, %x[%k] {n = "other"} : memref<4xf32>
+      %0 = memref.load %s[%k] {n = "load"} : memref<2xf32, strided<[1], offset: 1>>
+      %1 = tensor.extract %c[%k] {n = "extract"} : tensor<?xf32>
+      return
+    })mlir");
+  EXPECT_EQ(moveInFront("load", "store"), "store < load");
+  EXPECT_EQ(moveInFront("load", "other"), "");
+  EXPECT_EQ(moveInFront("extract", "store"), "store < extract");
+}
+
+// A collective writes its destination from its start on.
+TEST_F(AccessOrderTest, ReadOfADestinationStaysBeforeTheStart) {
+  parse(R"mlir(
+    func.func @main(%x: memref<4xf32>, %y: memref<4xf32>, %k: index) {
+      %d = memref.alloc() : memref<4xf32>
+      %0 = memref.load %d[%k] {n = "read"} : memref<4xf32>
+      %1 = memref.load %y[%k] {n = "other"} : memref<4xf32>
+      %f = comm.all_reduce sum %x into %d on @dp {n = "start"} : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+      %w = comm.wait %f : !comm.future<memref<4xf32>>
+      return
+    })mlir");
+  EXPECT_EQ(moveInFront("start", "read"), "read < start");
+  EXPECT_EQ(moveInFront("start", "other"), "");
+}
+
 // What leaves a branch, a loop or a select is what went in.
 TEST_F(AccessOrderTest, ResultsOfRegionsAreWhatTheyYield) {
   parse(R"mlir(

@@ -124,7 +124,7 @@ class Workshop:
         library = next((name for folder, name in LIBRARIES.items() if f"lib/{fault.file}".startswith(folder)), None)
         if not library:
             _, made = self.compile(fault, entries[0])
-            for tool in TOOLS + ([fault.test.partition(":")[0]] if ":" in fault.test else []):
+            for tool in [fault.test.partition(":")[0]] if ":" in fault.test else TOOLS:
                 words, place = self.links(f"bin/{tool}")
                 words[place] = str(self.scratch / "bin" / tool)
                 words.insert(next(i for i, word in enumerate(words) if word.endswith(".a")), made)
@@ -146,7 +146,8 @@ class Workshop:
         log = self.scratch / "log"
         log.unlink(missing_ok=True)
         command = [sys.executable, "-B", ROOT / "test/Run/fuzz_programs.py", "--bin", tools, "--first", str(self.options.first),
-                   "--count", str(self.options.count), "--reports", "0", "--refusals", str(REFUSALS), "--patience", str(PATIENCE), "--stop", "--log", log]
+                   "--count", str(self.options.count), "--reports", "0", "--refusals", str(REFUSALS), "--patience",
+                   str(PATIENCE), "--stop", "--log", log]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode == 0:
             return ""
@@ -188,8 +189,7 @@ class Workshop:
             if self.fails(fault.test, self.build / "bin"):
                 raise SystemExit(f"the test {fault.test} fails without a fault")
             return (fault.test, "fails") if self.fails(fault.test, tools) else ("", "not found")
-        is_second = fault.file in SECOND_ANALYSIS
-        if is_second and self.compare_analyses(tools):
+        if fault.file in SECOND_ANALYSIS and self.compare_analyses(tools):
             return "CertificateOrder", "the second analysis allows what the first one forbids"
         if how := self.fuzz(tools):
             return "FuzzPrograms", how

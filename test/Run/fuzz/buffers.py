@@ -262,21 +262,24 @@ class Buffers:
                   lambda env, rank: env[x if env[condition][rank] else y][rank], [condition, x, y])
 
     def box(self, out):
-        """A memref of memrefs: two buffers are stored, one is loaded."""
-        a = self.pick_buffer(lambda v: v.type.is_plain)
+        """A memref of memrefs: two buffers are stored, one is loaded. New buffers have no other name afterwards."""
+        is_new = self.rng.random() < 0.4
+        a = self.new_buffer(out) if is_new else self.pick_buffer(lambda v: v.type.is_plain)
         if not a:
             return
-        b = self.pick_buffer(lambda v: v.type == a.type)
+        b = self.new_buffer(out, a.type) if is_new else self.pick_buffer(lambda v: v.type == a.type)
         n, at, x, y = self.name("b"), self.rng.randrange(2), a.name, b.name
         boxed = f"memref<2x{a.type}>"
         out.append(Step([f"{n} = memref.alloc() : {boxed}", f"memref.store {x}, {n}[%c0] : {boxed}",
                          f"memref.store {y}, {n}[%c1] : {boxed}"], lambda state, env, active: env.__setitem__(
                              n, [[env[x][rank], env[y][rank]] if rank in active else None for rank in range(state.ranks)]),
                         [n], [x, y]))
+        if is_new:
+            self.scope.forget(a.bases | b.bases)
         for _ in range(self.rng.randint(0, 2)):
             self.statement(out)
         alive = {base for v in self.scope.values for base in v.bases}
-        if not (a.bases | b.bases) <= alive:
+        if not is_new and not (a.bases | b.bases) <= alive:
             return
         result = Value(self.name("m"), a.type, a.bases | b.bases, self.scope.level,
                        is_writable=a.is_writable and b.is_writable)

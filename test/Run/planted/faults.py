@@ -40,10 +40,14 @@ fault("a tensor that leaves a branch is new storage", SOURCES,
       ("bool isCopied = isTensor && isa<LoopLikeOpInterface, DestinationStyleOpInterface>(op);", "bool isCopied = isTensor;"))
 fault("a select is its first choice", SOURCES,
       ("addSources(sources, {select.getTrueValue(), select.getFalseValue()});", "addSources(sources, select.getTrueValue());"))
+fault("a function never keeps the buffer of a tensor", SOURCES,
+      ("return hasStorage(operand.get());", "return isa<BaseMemRefType>(operand.get().getType());"),
+      test="AnalysisTests:ProblemLoaderTest.AFunctionMayKeepTheBufferOfATensor")
 fault("a loaded memref is none that is known", SOURCES,
       ("Operation *op) {\n  sources.unknown = true;", "Operation *op) {\n  sources.unknown = false;"))
 fault("a loop's argument is what it is first given", REGIONS,
-      ("        join(operand->get(), input);", "        if (operand->getOwner() == owner)\n          join(operand->get(), input);"))
+      ("        join(operand->get(), input);", "        if (operand->getOwner() == owner)\n          join(operand->get(), input);"),
+      test="Transforms/comm-verify-loops.mlir")
 fault("an address from memory is never that of a global", STORAGE,
       ("storage[known->second].unknownOrigin = true;", "storage[known->second].unknownOrigin = false;"))
 fault("a collective with a destination has memory of its own", STORAGE,
@@ -53,63 +57,79 @@ fault("a wait on one side of a branch is certain", "Analysis/CertainWait.cpp",
 
 FLOW, ACCESS = "Analysis/MemoryFlow.cpp", "Analysis/AccessOrder.cpp"
 fault("second analysis: a start does not write its destinations", ACCESS,
-      ("add(dest, 0, /*writes=*/true);", "add(dest, 0, /*writes=*/false);"))
+      ("add(dest, 0, /*writes=*/true);", "add(dest, 0, /*writes=*/false);"),
+      test="AnalysisTests:AccessOrderTest.ReadOfADestinationStaysBeforeTheStart")
 fault("second analysis: what a branch yields does not leave it", FLOW,
-      ("        flow(operand->get(), input);", "        if (operand->getOwner() == op)\n          flow(operand->get(), input);"))
+      ("        flow(operand->get(), input);", "        if (operand->getOwner() == op)\n          flow(operand->get(), input);"),
+      test="AnalysisTests:AccessOrderTest.ResultsOfRegionsAreWhatTheyYield")
 fault("second analysis: a call only reads", ACCESS,
-      ("add(operand.first, operand.second, argument.access.writes);", "add(operand.first, operand.second, false);"))
+      ("add(operand.first, operand.second, argument.access.writes);", "add(operand.first, operand.second, false);"),
+      test="AnalysisTests:AccessOrderTest.ReadStaysBehindCallThatWrites")
 fault("second analysis: a view is new memory", FLOW,
       ("flowAll(view ? view.getViewSource() : op->getOperand(0), op->getResults());",
-       "(void)view;\n    for (OpResult result : op->getResults())\n      makeFresh(result);"))
+       "(void)view;\n    for (OpResult result : op->getResults())\n      makeFresh(result);"),
+      test="AnalysisTests:AccessOrderTest.AViewIsTheMemoryOfItsSource")
 fault("second analysis: a repeated wait writes", ACCESS,
       ("bool completes = !repeatedWaits || !repeatedWaits->contains(wait);", "bool completes = true;"))
 
 LIVES, MARKERS, JOIN = "Conversion/StorageLives.cpp", "Conversion/StorageMarkers.cpp", "Conversion/JoinBuffers.cpp"
-fault("a buffer's life ends before the waits for it", LIVES,
-      ("    useLater(findCertainWait(start));\n", ""), ("      useLater(wait);\n", ""))
+fault("what a wait returns is no use of the destination", LIVES,
+      ("        if (dest == use.get())\n          visit(result);", "        (void)result;"))
 fault("a buffer that is stored in a buffer is freed after the store", LIVES,
       ("  return named.empty();\n", "  return false;\n"))
 fault("the use of a view is no use of the buffer", LIVES,
       ("        return false;\n      visit(result);\n    }", "        return false;\n    }"))
 fault("a buffer in flight is freed when its future leaves the block", "Conversion/CommBufferize.cpp",
-      ("if (escapesInFlight(alloc))", "if (false)"))
+      ("if (escapesInFlight(alloc))", "if (false)"),
+      test="Conversion/comm-bufferize-fallback.mlir")
 fault("no wait is added where none is certain", LIVES,
       ("if (!leavesBlock(start.getCollectiveFuture()) && !findCertainWait(start) && !isWaitedForLater(start, dominance))",
-       "if (false)"))
+       "if (false)"),
+      test="Conversion/comm-bufferize-waits.mlir")
 fault("bufferization writes what two waits return", MARKERS,
       ("return start && start->getBlock() == wait->getBlock() && wait.getFuture().hasOneUse();", "return true;"))
 fault("bufferization writes inputs in flight", MARKERS,
       ("  llvm::append_range(operands, start.getCollectiveInputs());\n", ""))
 fault("bufferization writes the caller's tensors", MARKERS, ("    if (!function.isPublic())", "    if (true)"))
 fault("bufferization shares destinations", MARKERS,
-      ("if (!places.isPlace(dest->get()) && !isOnlyUser(op, dest->get()))", "if (false)"))
+      ("if (!places.isPlace(dest->get()) && !isOnlyUser(op, dest->get()))", "if (false)"),
+      test="Conversion/comm-bufferize.mlir")
 fault("a part is computed in place though the whole is used before", JOIN,
-      ("return llvm::all_of(others, [&](Operation *other) { return placeOf.lookup(other) > last; });", "return true;"))
+      ("return llvm::all_of(others, [&](Operation *other) { return placeOf.lookup(other) > last; });", "return true;"),
+      test="Conversion/comm-bufferize-joins.mlir")
 fault("a part is computed in place though it is written afterwards", JOIN,
       ("if (isAfter ? !(isRead(use) && wholeIsRead) : !isRead(use) && !isWritten(use))",
-       "if (!isAfter && !isRead(use) && !isWritten(use))"))
+       "if (!isAfter && !isRead(use) && !isWritten(use))"),
+      test="Conversion/comm-bufferize-joins.mlir")
 
 PLAN = "Conversion/CommPlanBuffers.cpp"
-fault("the arena takes buffers that are in flight after they are freed", PLAN,
-      ("return found && findLastUse(alloc) == found ? found : memref::DeallocOp();", "return found;"))
-fault("the arena forgets that another stream still uses a buffer", PLAN, ("end = std::max(end, ends[id]);", "(void)id;"))
+fault("a buffer in the arena lives half as long", PLAN,
+      ("{positions.lookup(alloc), end, *bytes}", "{positions.lookup(alloc), (positions.lookup(alloc) + end) / 2, *bytes}"))
+fault("the arena forgets that another stream still uses a buffer", PLAN, ("end = std::max(end, ends[id]);", "(void)id;"),
+      test="Conversion/comm-plan-buffers-streams.mlir")
 fault("a function that calls itself has one symmetric arena", PLAN,
-      ("        recursive.insert(entry.first);", "        (void)entry.first;"))
+      ("        recursive.insert(entry.first);", "        (void)entry.first;"),
+      test="Run/symmetric-arena.mlir")
 fault("the arena places buffers over others that still live", "Scheduling/BufferPlan/GreedyPlacement.cpp",
       ("static_cast<size_t>(other.end >= own.begin)", "static_cast<size_t>(other.end > own.begin + 2)"))
 
 REALIZE, USERS = "Transforms/Rewrites/CommRealizeBuffers.cpp", "Transforms/Rewrites/StorageUsers.cpp"
 fault("in place though the input is used afterwards", REALIZE,
-      ("if (Operation *later = users.findLaterUser(start, id))", "if (Operation *later = nullptr)"))
+      ("if (Operation *later = users.findLaterUser(start, id))", "if (Operation *later = nullptr)"),
+      test="Transforms/comm-realize-buffers.mlir")
 fault("in place though the input may be read by another name", REALIZE,
       ("if (places->becomesPlace(input, start))", "if (false)"))
-fault("in place though two inputs share their storage", REALIZE, ("if (!seen.insert(id).second)", "if (false)"))
+fault("in place though two inputs share their storage", REALIZE, ("if (!seen.insert(id).second)", "if (false)"),
+      test="Transforms/comm-realize-buffers.mlir")
 fault("in place though a loop carries the input", REALIZE,
-      ("if (comesFromLoop(input))", "if (false)"), ("if (carried.contains(id))", "if (false)"))
+      ("if (comesFromLoop(input))", "if (false)"), ("if (carried.contains(id))", "if (false)"),
+      test="Transforms/comm-realize-buffers.mlir")
 fault("in place though an unfinished collective reads the input", REALIZE,
-      ("from != inFlightFrom.end() && from->second < users.positionOf(start))", "false)"))
+      ("from != inFlightFrom.end() && from->second < users.positionOf(start))", "false)"),
+      test="Transforms/comm-realize-symmetric.mlir")
 fault("into the copy's destination though it is used before the copy", REALIZE,
-      ("if (Operation *user = users.findUserBetween(start, copy, ids.front()))", "if (Operation *user = nullptr)"))
+      ("if (Operation *user = users.findUserBetween(start, copy, ids.front()))", "if (Operation *user = nullptr)"),
+      test="Transforms/comm-realize-destinations.mlir")
 fault("in place though the input is the caller's", USERS,
       ("  if (!own.def || own.inner ||", "  if (!own.def)\n    return \"\";\n  if (!own.def || own.inner ||"))
 
@@ -117,13 +137,15 @@ STREAMS, SWITCHES = "Analysis/Streams.cpp", "Conversion/StreamLowering.cpp"
 fault("a stream does not wait for the work of another one", STREAMS,
       ("if (uses[pred] == StreamUse::Work || uses[pred] == StreamUse::Wait)", "if (uses[pred] == StreamUse::Wait)"))
 fault("stream 0 does not wait for the others at the end of a block", STREAMS,
-      ("{ require(nodes.size(), 0, lastWork); }", "{}"))
+      ("{ require(nodes.size(), 0, lastWork); }", "{}"),
+      test="AnalysisTests:StreamsTest.FindsWhatIsMissingOnRandomPrograms")
 fault("streams are switched only upwards", SWITCHES,
       ("if (!wanted || *wanted == current)", "if (!wanted || *wanted <= current)"))
 fault("a block ends on another stream than it began on", SWITCHES,
       ("  if (op.hasTrait<OpTrait::IsTerminator>())\n    return 0;", "  if (op.hasTrait<OpTrait::IsTerminator>())\n    return std::nullopt;"))
 fault("all streams know at once that a buffer is not used any more", STREAMS,
-      ("return std::max<NodeId>(id, step->first - 1);", "return id;"))
+      ("return std::max<NodeId>(id, step->first - 1);", "return id;"),
+      test="AnalysisTests:StreamsTest.KnowsWhenAllStreamsKnow")
 fault("ranks that are threads share the globals", "Conversion/ModuleMemory.cpp",
       ("(onDevice || !global.getConstant())", "onDevice"))
 
