@@ -30,8 +30,10 @@ PyTorch {torch}, CommSched {commsched} at the commit {tree}, Python {python}; no
 Other people measured these steps of models and these collectives, and published what they read. Each row is a file in
 `benchmarks/published/rows`, with its source and with what is not known about it. The command traces each step, merges
 and orders its collectives as in each mode, adds the optimizer, and plays it with the machine profile of the row. No
-number of a profile was fitted to a row. The columns compare predicted with measured time: +10 % says that the
-prediction is 10 % too long.
+number of a profile was fitted to a row. The blocks of a decoder are alike, so 2 and 4 layers are traced and continued
+linearly. For llama3-8b-fsdp8-h100, all 32 layers give the same figures; for the automatic orders this is not proved.
+
+The columns compare predicted with measured time: +10 % says that the prediction is 10 % too long.
 """
 
 
@@ -114,10 +116,13 @@ def verdict_lines(steps: list[tuple[Row, dict]], collectives: list[tuple[Row, di
     if counted:
         rows_right = sum(right == total for _, right, total in counted)
         wrong = [row.name for row, right, total in counted if right < total]
+        orders = [(right, total) for row, right, total in counted if len({mode.order for mode in row.modes}) > 1]
         lines += [
             f"- **Orders of modes.** {rows_right} of {len(counted)} rows with several modes come out in the measured "
             f"order, {sum(r for _, r, _ in counted)} of {sum(t for _, _, t in counted)} pairs of modes. Not: "
-            f"{', '.join(wrong) or 'none'}.",
+            f"{', '.join(wrong) or 'none'}. Of the {len(orders)} rows whose modes differ in the order of collectives, "
+            f"{sum(right == total for right, total in orders)} come out; the others differ in kernels, recomputation "
+            "or parallelism.",
         ]
     return [*lines, ""]
 
