@@ -19,11 +19,13 @@
 #include "JoinBuffers.h"
 #include "StorageLives.h"
 #include "StorageMarkers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -99,6 +101,47 @@ static void keepWhatEscapesInFlight(ModuleOp module) {
   });
 }
 
+/// Builds the branch for the cases of a switch from number `first` on, and moves their regions there. Returns its
+/// results.
+static ValueRange branchFrom(OpBuilder &builder, scf::IndexSwitchOp op, unsigned first) {
+  Location loc = op.getLoc();
+  if (op.getCases().empty()) {
+    auto only = scf::ExecuteRegionOp::create(builder, loc, op.getResultTypes());
+    only.getRegion().takeBody(op.getDefaultRegion());
+    return only.getResults();
+  }
+  Value number = arith::ConstantIndexOp::create(builder, loc, op.getCases()[first]);
+  Value isCase = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, op.getArg(), number);
+  auto branch = scf::IfOp::create(builder, loc, op.getResultTypes(), isCase, /*addThenBlock=*/false,
+                                  /*addElseBlock=*/false);
+  branch.getThenRegion().takeBody(op.getCaseRegions()[first]);
+  if (first + 1 == op.getCases().size()) {
+    branch.getElseRegion().takeBody(op.getDefaultRegion());
+    return branch.getResults();
+  }
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&branch.getElseRegion());
+  scf::YieldOp::create(builder, loc, branchFrom(builder, op, first + 1));
+  return branch.getResults();
+}
+
+/// Replaces each `scf.index_switch` that returns a tensor by `scf.if`. Upstream's analysis does not know that such a
+/// result is what a case yields, and would write it in place although the caller, or a later operation, needs it.
+static void replaceSwitches(ModuleOp module) {
+  SmallVector<scf::IndexSwitchOp> switches;
+  module.walk([&](scf::IndexSwitchOp op) {
+    if (llvm::any_of(op.getResultTypes(), llvm::IsaPred<TensorType>))
+      switches.push_back(op);
+  });
+  for (scf::IndexSwitchOp op : switches) {
+    OpBuilder builder(op);
+    ValueRange results = branchFrom(builder, op, 0);
+    results.front().getDefiningOp()->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    op.replaceAllUsesWith(results);
+    op.erase();
+  }
+}
+
 /// Without the analysis, upstream's model of calls has no information and crashes.
 static LogicalResult refuseCalls(ModuleOp module) {
   WalkResult result = module.walk([](func::CallOp call) {
@@ -120,6 +163,7 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
   void runOnOperation() override {
     ModuleOp module = getOperation();
     waitInEveryBlock(module);
+    replaceSwitches(module);
     bufferization::OneShotBufferizationOptions options;
     options.bufferizeFunctionBoundaries = true;
     options.allowReturnAllocsFromLoops = true;

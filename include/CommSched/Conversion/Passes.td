@@ -35,7 +35,8 @@ def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
     Option<"copyBeforeWrite", "copy-before-write", "bool", "false",
            "copy before every write of a tensor, without the in-place analysis">,
   ];
-  let dependentDialects = ["mlir::bufferization::BufferizationDialect", "mlir::memref::MemRefDialect"];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::bufferization::BufferizationDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect"];
 }
 
 def CommPlanBuffers : Pass<"comm-plan-buffers"> {
