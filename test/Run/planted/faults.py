@@ -89,7 +89,8 @@ fault("no wait is added where none is certain", LIVES,
 fault("bufferization writes what two waits return", MARKERS,
       ("return start && start->getBlock() == wait->getBlock() && wait.getFuture().hasOneUse();", "return true;"))
 fault("bufferization writes inputs in flight", MARKERS,
-      ("  llvm::append_range(operands, start.getCollectiveInputs());\n", ""))
+      ("  llvm::append_range(operands, start.getCollectiveInputs());\n", ""),
+      test="Conversion/comm-bufferize-waits.mlir")
 fault("bufferization writes the caller's tensors", MARKERS, ("    if (!function.isPublic())", "    if (true)"))
 fault("bufferization shares destinations", MARKERS,
       ("if (!places.isPlace(dest->get()) && !isOnlyUser(op, dest->get()))", "if (false)"),
@@ -131,7 +132,8 @@ fault("into the copy's destination though it is used before the copy", REALIZE,
       ("if (Operation *user = users.findUserBetween(start, copy, ids.front()))", "if (Operation *user = nullptr)"),
       test="Transforms/comm-realize-destinations.mlir")
 fault("in place though the input is the caller's", USERS,
-      ("  if (!own.def || own.inner ||", "  if (!own.def)\n    return \"\";\n  if (!own.def || own.inner ||"))
+      ("  if (!own.def || own.inner ||", "  if (!own.def)\n    return \"\";\n  if (!own.def || own.inner ||"),
+      test="Transforms/comm-realize-buffers.mlir")
 
 STREAMS, SWITCHES = "Analysis/Streams.cpp", "Conversion/StreamLowering.cpp"
 fault("a stream does not wait for the work of another one", STREAMS,
