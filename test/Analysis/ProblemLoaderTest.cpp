@@ -338,7 +338,8 @@ TEST_F(ProblemLoaderTest, AWaitInARegionIsOneOfItsOperation) {
   EXPECT_EQ(lowerBound(block.problem).makespan, 150000);
 }
 
-// What a function is given may be what is loaded from memory afterwards, a tensor too: the function may store its buffer.
+// What a function is given may be what is loaded from memory afterwards, a tensor too: the function may store its
+// buffer.
 TEST_F(ProblemLoaderTest, AFunctionMayKeepTheBufferOfATensor) {
   load("%f: (tensor<8xf32>) -> (), %x: tensor<8xf32>, %y: tensor<8xf32>, %m: memref<1xmemref<8xf32>>, %v: f32", R"(
     %i = arith.constant 0 : index
