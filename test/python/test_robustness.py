@@ -104,20 +104,19 @@ def test_collectives_that_xla_never_had_are_read_off_the_others():
 
 
 def test_modules_of_xla_do_not_lose_to_the_order_that_is_replaced():
-    rows = {}
-    for machine in (MACHINE, "a100-sxm", "h200-sxm"):
+    def worst(machine, buckets):
+        scales, module = robustness_play.ANSWERED, SMALL_FSDP.read_bytes()
         (row,) = robustness_jax.rows_of(
-            SMALL_FSDP.read_bytes(),
-            "",
-            machine,
-            (robustness_jax.OURS,),
-            OBJECTIVES,
-            robustness_play.ANSWERED,
-            buckets=False,
+            module, "", machine, (robustness_jax.OURS,), OBJECTIVES, scales, buckets=buckets
         )
-        rows[machine] = {o: max(robustness_page.changes(row, o)) for o in OBJECTIVES}
-    assert all(worst["robust"] <= 1.0 for worst in rows.values()), rows
-    assert any(worst["makespan"] > 1.0 for worst in rows.values()), rows  # Else this says nothing about the objective.
+        return {o: max(robustness_page.changes(row, o)) for o in OBJECTIVES}
+
+    for machine in (MACHINE, "a100-sxm", "h200-sxm"):
+        assert worst(machine, buckets=False)["robust"] <= 1.0, machine
+    # Merged collectives are taken apart first, so the order that is compared with is another one: only the regret does
+    # not lose to XLA's own, and the objective makes a difference.
+    merged = worst(MACHINE, buckets=True)
+    assert merged["regret"] <= 1.0 < merged["makespan"] and merged["robust"] < merged["makespan"], merged
 
 
 def test_programs_depend_on_the_seed_alone():

@@ -274,7 +274,6 @@ struct Report {
   /// The records of the scheduling passes, by block and in the order of the passes.
   std::vector<PassRecord> passes;
 
-
   /// R.json of the contract: schema_version 1.
   llvm::json::Value toJSON() const;
 };

@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The one entry to the solver. The given order is the first incumbent; decodes of a few policies and then moves of single
-// nodes improve on it for as long as the effort lasts. Every incumbent passes verify(). Equal
-// input and options give equal output: effort is counted in steps, not in time.
+// The one entry to the solver. The given order is the first incumbent; decodes of a few policies and then moves of
+// single nodes improve on it for as long as the effort lasts. Every incumbent passes verify(). Equal input and options
+// give equal output: effort is counted in steps, not in time.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H

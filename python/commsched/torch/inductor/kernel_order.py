@@ -179,6 +179,7 @@ class Kernels:
         memory.assign_memory_planning_info_for_scheduler_buffers(self.snodes, scheduler.name_to_buf)
         self._join_concatenations()
         self.inputs = memory.get_freeable_input_buf(self.snodes, set(V.graph.graph_inputs))
+        self._take_whole_inputs()
         self.outputs = set(V.graph.get_output_names())
 
     def _join_concatenations(self) -> None:
@@ -201,6 +202,17 @@ class Kernels:
                 whole = buffers[leaf.node.get_name()].mpi_buffer
                 if parts:
                     parts[0].mpi_buffer.size_alloc, whole.size_alloc = whole.size_alloc, 0
+
+    def _take_whole_inputs(self) -> None:
+        """Gives each input the size of its largest read.
+
+        Inductor's estimate takes that of the last one in the order of the nodes, which may be a part of the input.
+        """
+        for s in self.snodes:
+            for dep in s.read_writes.reads:
+                if (found := self.inputs.get(dep.name)) is not None:
+                    size = V.graph.get_dep_size_hint(dep)
+                    found.mpi_buffer.size_free = max(found.mpi_buffer.size_free, size)
 
     def _add_barriers(self) -> None:
         barrier: Any = None
