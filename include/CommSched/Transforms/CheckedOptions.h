@@ -69,6 +69,10 @@ protected:
   };
 
   OptionChecks optionChecks;
+
+private:
+  CheckedPipelineOptions() = default;
+  friend Derived;
 };
 
 } // namespace commsched
