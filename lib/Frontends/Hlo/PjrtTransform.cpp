@@ -182,7 +182,7 @@ Bytes donatedBytes(const HloModule &module) {
 
 } // namespace
 
-/// The objectives of orders of modules; those over scenarios with noise are not among them.
+/// The objective of that name; none for another text.
 static std::optional<Objective> parseObjective(std::optional<StringRef> text) {
   for (Objective objective : {Objective::Robust, Objective::Regret, Objective::Makespan})
     if (text && *text == stringify(objective))

@@ -59,15 +59,10 @@ public:
   RobustSolver(const Problem &problem, const ScheduleOptions &options) : problem(problem), options(options) {}
 
   RobustAnswer run() {
-    const bool isRobust = options.objective == Objective::Robust || options.objective == Objective::Regret;
-    ScheduleOptions asPlanned = options;
-    if (isRobust)
-      asPlanned.objective = Objective::Makespan;
-    answer.objective = asPlanned.objective;
-    answer.schedule = scheduleWithPeakOfInput(problem, asPlanned);
-    if (answer.objective == Objective::Makespan)
-      settleAnswer(problem, options, answer.schedule);
-    if (!isRobust || isAsPlannedAll())
+    answer.objective = Objective::Makespan;
+    answer.schedule = scheduleWithPeakOfInput(problem, options);
+    settleAnswer(problem, options, answer.schedule);
+    if (options.objective == Objective::Makespan || isAsPlannedAll())
       return std::move(answer);
     answer.objective = options.objective;
     chooseFrom(std::move(answer.schedule));
@@ -189,7 +184,6 @@ private:
     std::array<Schedule, std::size(kSolvedScales)> found;
     options.executor.run(found.size(), [&](size_t index) {
       ScheduleOptions part = options;
-      part.objective = Objective::Makespan;
       part.observers = {};
       part.effort = mulDiv(effort(), kSolvedPercent, 100);
       found[index] = schedule(scaled[kSolvedScales[index]], part);

@@ -45,7 +45,7 @@ struct RobustAnswer {
 };
 
 /// Schedules `problem` as scheduleWithPeakOfInput() does and settles the answer (Settle.h). That is all if the
-/// objective is the makespan or a number over scenarios with noise, and in the cases of RobustAnswer::whyMakespan.
+/// objective is the makespan, and in the cases of RobustAnswer::whyMakespan.
 /// Otherwise, unless the regret of that answer is next to nothing, the problem is also solved for slower collectives
 /// with a part of the effort, the best answer by the rule below is improved by moves (GuardedMoves.h), and of all
 /// answers
