@@ -49,18 +49,6 @@ void simulateOrder(benchmark::State &state) {
 }
 BENCHMARK(simulateOrder)->Apply(sizes);
 
-void simulateWithSlowDown(benchmark::State &state) {
-  const Problem &problem = layered(state.range(0));
-  Order order = identityOrder(problem);
-  SlowDown slowDown;
-  slowDown.computePermille = 100;
-  slowDown.linkPermille = 300;
-  slowDown.linkOfLane = {0, 1, 1};
-  for (auto _ : state)
-    benchmark::DoNotOptimize(simulate(problem, order, slowDown).makespan);
-}
-BENCHMARK(simulateWithSlowDown)->Apply(sizes);
-
 void makespan(benchmark::State &state) {
   const Problem &problem = layered(state.range(0));
   Order order = identityOrder(problem);

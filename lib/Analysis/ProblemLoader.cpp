@@ -44,12 +44,8 @@ public:
   void run() {
     problem.laneNames.push_back("compute");
     result.laneGroups.push_back(nullptr);
-    if (!needs.any()) {
-      result.slowDown.computePermille = costs.machine().computeSlowdownPermille;
-      result.slowDown.linkPermille = costs.machine().linkSlowdownPermille;
-    } else {
+    if (needs.any())
       problem.copyDemand = needs.ofCopy();
-    }
     problem.nodes.resize(nodes.size());
     for (auto [id, unit] : llvm::enumerate(findUnits(nodes).of)) {
       problem.nodes[id].unit = unit;
@@ -199,9 +195,6 @@ void Loader::loadStart(Node &node, CollectiveOpInterface start) {
   node.issue = costs.machine().issue;
   if (needs.any())
     node.demand = indexOf(needs.ofCollective(start, node.bytes, node.cost));
-  // Groups within a node share one link. Groups across nodes share the other.
-  result.slowDown.linkOfLane.resize(problem.laneNames.size(), kNone);
-  result.slowDown.linkOfLane[node.lane] = costs.shapeOf(start).nodes > 1;
   result.unknownCosts += !cost.known();
   // A time that was given is that of one way, and a way that was chosen stays.
   bool isModelled = cost.source == OpCostSource::Collective && !start->hasAttr("one_shot");

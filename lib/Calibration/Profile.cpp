@@ -250,16 +250,6 @@ static void mergeContention(llvm::ArrayRef<ContentionPoint> points, json::Object
   root["contention"] = std::move(all);
 }
 
-/// Two collectives on one link, as the median of the pairs says.
-static void mergePairs(llvm::ArrayRef<PairPoint> pairs, json::Object &root) {
-  std::vector<int64_t> slowdowns;
-  for (const PairPoint &pair : pairs)
-    if (pair.skipped.empty())
-      slowdowns.push_back(pair.permille());
-  if (!slowdowns.empty())
-    childOf(root, "slowdown")["link_permille"] = medianOf(slowdowns);
-}
-
 llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &base, const Calibration &calibration,
                                                          llvm::StringRef name) {
   llvm::Expected<json::Value> document = json::parse(base.toJSON());
@@ -287,7 +277,6 @@ llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &bas
   mergeOps(calibration.ops, root);
   mergeRoofline(calibration.roofline, root);
   mergeContention(calibration.contention, root);
-  mergePairs(calibration.pairs, root);
   root["name"] = name;
   json::Object described = describe(calibration);
   // What is not measured anew stays.

@@ -44,6 +44,7 @@ bool ContentionModel::any() const {
     });
   };
   return machine.resources || anyOf(machine.contention) ||
+         llvm::any_of(machine.pairs, [](const PairEntry &entry) { return entry.permille > 0; }) ||
          llvm::any_of(machine.variants, [&](const CollectiveVariant &variant) { return anyOf(variant.contention); });
 }
 
@@ -81,6 +82,19 @@ static const PairEntry *findPair(const MachineModel &machine, CollectiveKind kin
     if (entry.kind == kind && entry.acrossNodes == acrossNodes && (!best || isNearer(bytes, entry.bytes, best->bytes)))
       best = &entry;
   return best;
+}
+
+/// What two collectives of any kind do to each other on the same links, permille: the median of what was measured (the
+/// lower one of an even number). None if nothing was. O(pairs log pairs).
+static std::optional<int64_t> medianOfPairs(const MachineModel &machine, bool acrossNodes) {
+  std::vector<int64_t> measured;
+  for (const PairEntry &entry : machine.pairs)
+    if (entry.acrossNodes == acrossNodes && entry.permille > 0)
+      measured.push_back(entry.permille);
+  if (measured.empty())
+    return std::nullopt;
+  llvm::sort(measured);
+  return measured[(measured.size() - 1) / 2];
 }
 
 Demand ContentionModel::ofKernel(bool isProduct, Bytes bytes, Ns time) const {
@@ -162,8 +176,8 @@ void ContentionModel::addTraffic(Demand &demand, CollectiveKind kind, Bytes byte
   if (pair) {
     if (pair->permille > 0)
       demand.set(slowest, most);
-  } else if (!machine.resources && machine.linkSlowdownPermille > 0) {
-    demand.set(slowest, partOfPair(machine.linkSlowdownPermille));
+  } else if (std::optional<int64_t> median = medianOfPairs(machine, shape.nodes > 1); median && !machine.resources) {
+    demand.set(slowest, partOfPair(*median));
   }
 }
 
@@ -179,12 +193,6 @@ Demand ContentionModel::ofCollective(CollectiveKind kind, Bytes bytes, GroupShap
   if (!isMeasured(kind)) {
     if (machine.resources)
       return demand;
-    if (machine.computeSlowdownPermille > 0) {
-      auto [share, weight] = demandOfPair(machine.computeSlowdownPermille, 0);
-      demand.set(Resource::ComputeUnits, share, weight);
-      demand.set(Resource::Memory, share, weight);
-      return demand;
-    }
     // Nothing is measured where variants alone have tables.
     if (machine.contention.empty())
       return demand;

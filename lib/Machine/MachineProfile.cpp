@@ -440,7 +440,7 @@ LaneSharing readLanes(Reader &root) {
 
 void readMachine(Reader root, MachineModel &machine) {
   root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes",
-             "links", "nccl", "slowdown", "resources", "collectives", "ops", "contention", "variants", "calibration"});
+             "links", "nccl", "resources", "collectives", "ops", "contention", "variants", "calibration"});
   if (root.integer("schema_version", 1) != kSchemaVersion)
     root.fail("schema_version", "expected " + llvm::Twine(kSchemaVersion));
   machine.name = root.string("name");
@@ -482,12 +482,6 @@ void readMachine(Reader root, MachineModel &machine) {
 
   if (root.has("nccl"))
     machine.nccl = readNccl(root.child("nccl"));
-  if (root.has("slowdown")) {
-    Reader slowdown = root.child("slowdown");
-    slowdown.only({"compute_permille", "link_permille"});
-    machine.computeSlowdownPermille = slowdown.permille("compute_permille");
-    machine.linkSlowdownPermille = slowdown.permille("link_permille");
-  }
   if (root.has("resources"))
     machine.resources = readResources(root.child("resources"), machine);
   root.each("collectives", [&](Reader entry) { machine.collectives.push_back(readCollective(entry)); });
@@ -497,8 +491,8 @@ void readMachine(Reader root, MachineModel &machine) {
   // The rest of the calibration is for people.
   if (root.isObject("calibration"))
     root.child("calibration").each("pairs", [&](Reader entry) { machine.pairs.push_back(readPair(entry)); });
-  // Lanes of their own let collectives on one link meet, so that their slow-down shows.
-  bool meetOnLinks = machine.linkSlowdownPermille > 0 || machine.resources || !machine.pairs.empty();
+  // Lanes of their own let collectives on one link meet, so that what they do to each other shows.
+  bool meetOnLinks = machine.resources || !machine.pairs.empty();
   if (machine.lanes == LaneSharing::PerLink && meetOnLinks)
     machine.lanes = LaneSharing::PerGroup;
 }

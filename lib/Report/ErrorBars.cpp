@@ -66,11 +66,11 @@ BlockErrorBars ErrorBars::measure(Block &block, const LoadOptions &options, Ns m
   for (size_t index = 1; index < std::size(kScenarios); ++index) {
     LoadedBlock loaded = loadBlock(block, *costs[index - 1], options);
     Order order = identityOrder(loaded.problem);
-    result.byScenario.push_back(makespanOf(loaded.problem, order, loaded.slowDown));
+    result.byScenario.push_back(makespanOf(loaded.problem, order));
     if (index == kAllLow)
-      result.makespan.lo = std::min(makespan, leastMakespan(loaded.problem, order, loaded.slowDown));
+      result.makespan.lo = std::min(makespan, undisturbedMakespanOf(loaded.problem, order));
     if (index == kAllHigh)
-      result.makespan.hi = std::max(makespan, largestMakespan(loaded.problem, order, loaded.slowDown));
+      result.makespan.hi = std::max(makespan, largestMakespan(loaded.problem, order));
   }
   for (Operation &op : block) {
     if (op.hasTrait<OpTrait::IsTerminator>())

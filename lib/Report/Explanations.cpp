@@ -22,7 +22,7 @@ std::vector<StartOutcome> commsched::explain(const LoadedBlock &block, const Sch
         return pred;
     return kNone;
   };
-  return explain(block.problem, schedule, limit, block.slowDown, packOf);
+  return explain(block.problem, schedule, limit, packOf);
 }
 
 /// "mm_3" of an operation with a name as its location; else what it is and where: "'matmul' at model.mlir:7:12".

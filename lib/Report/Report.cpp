@@ -50,7 +50,7 @@ static std::string nameValue(Value value) {
 static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const OperationCosts &costs, Bytes limit) {
   std::vector<CollectiveRow> rows;
   std::vector<Ns> delays;
-  if (!block.slowDown.any() && !block.problem.hasContention() && !block.problem.hasStreams())
+  if (!block.problem.hasContention() && !block.problem.hasStreams())
     delays = toleratedDelays(block.problem, identityOrder(block.problem));
   for (const StartOutcome &outcome : explain(block, keepOrder(block.problem), limit)) {
     const Node &start = block.problem.nodes[outcome.start];
@@ -97,7 +97,7 @@ static void countChangeable(BlockSnapshot &snapshot, const LoadedBlock &loaded) 
 static void measureScenarios(BlockSnapshot &snapshot, const LoadedBlock &loaded, const OperationCosts &costs,
                              const MeasureOptions &options) {
   Noise noise = noiseOf(loaded, costs, options.noise);
-  snapshot.sampled = summarize(ScenarioSampler(loaded.problem, noise).play(keepOrder(loaded.problem), loaded.slowDown));
+  snapshot.sampled = summarize(ScenarioSampler(loaded.problem, noise).play(keepOrder(loaded.problem)));
   if (options.bounds)
     snapshot.sampledOrderBound = sampledLowerBound(loaded.problem, noise, /*bucketing=*/false);
   if (options.bounds)
@@ -136,7 +136,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   LoadedBlock loaded = loadBlock(block, costs, options.load);
   const Problem &problem = loaded.problem;
   Order order = identityOrder(problem);
-  Timeline timeline = simulate(problem, order, loaded.slowDown);
+  Timeline timeline = simulate(problem, order);
   MemoryProfile memory = memoryProfile(problem, order);
   BlockSnapshot snapshot;
   snapshot.ops = problem.size();

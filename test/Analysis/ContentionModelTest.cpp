@@ -62,7 +62,6 @@ TEST(ContentionModel, PairsAreWhatWasMeasured) {
 
 TEST(ContentionModel, ProfilesWithoutNumbersHaveNone) {
   EXPECT_FALSE(ContentionModel(plain()).any());
-  EXPECT_FALSE(ContentionModel(plain(R"(, "slowdown": {"compute_permille": 100})")).any());
   MachineModel zero = plain(R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix"}])");
   EXPECT_FALSE(ContentionModel(zero).any());
   MachineModel some =
@@ -119,11 +118,8 @@ TEST(ContentionModel, TheNearestEntryCounts) {
   EXPECT_EQ(units(Kind::AllGather, 100, 7), 750'000);
   EXPECT_EQ(model.ofCollective(Kind::AllGather, 100, kInside, 1000).share[1], 1'000'000);
   EXPECT_EQ(model.leastOfCollective(Kind::AllGather), (Shares{200'000, 1'000'000, 0, 0, 0}));
-  // Without resources and slow-downs the first kind stands in.
+  // Without resources the first kind stands in.
   EXPECT_EQ(units(Kind::ReduceScatter, 1), 200'000);
-  MachineModel flat = plain(std::string(table) + R"(, "slowdown": {"compute_permille": 1000, "link_permille": 500})");
-  Demand reduction = ContentionModel(flat).ofCollective(Kind::ReduceScatter, 1, kAcross, 1000);
-  EXPECT_EQ(reduction.share, (Shares{500'000, 500'000, 0, 750'000, 0}));
 }
 
 /// By how much two collectives take longer beside each other, permille.
@@ -134,7 +130,7 @@ int64_t slowdownOf(const Demand &first, const Demand &second) {
 }
 
 // Tests that two collectives of a kind take as much longer beside each other as was measured of pairs, whatever follows
-// from bandwidths, that the nearest size on the same links counts, and that other kinds are as without pairs.
+// from bandwidths, that the nearest size on the same links counts, and what other kinds do.
 TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
   const char *pairs = R"(, "calibration": {"pairs": [
     {"kind": "all_gather", "bytes": 1000, "ranks": 4, "nodes": 1, "permille": 300},
@@ -144,7 +140,7 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
     {"kind": "reduce_scatter", "bytes": 1000, "ranks": 4, "nodes": 1, "permille": 0}], "by": "hand"})";
   const std::string contention =
       R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix", "compute_permille": 1}])";
-  for (const char *more : {R"(, "slowdown": {"link_permille": 400})", R"(, "resources": {"compute_units": 10})"}) {
+  for (const char *more : {"", R"(, "resources": {"compute_units": 10})"}) {
     MachineModel machine = plain(contention + more + pairs), without = plain(contention + more);
     auto pair = [](const MachineModel &of, Kind kind, Bytes bytes, GroupShape shape, Ns time) {
       Demand demand = ContentionModel(of).ofCollective(kind, bytes, shape, time);
@@ -158,12 +154,18 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
     EXPECT_EQ(pair(machine, Kind::ReduceScatter, 4000, kInside, 301), 0);
     // No more than one after the other.
     EXPECT_EQ(pair(machine, Kind::AllToAll, 4000, kInside, 1000), 1000);
+    // A kind that was not measured is as bandwidths say, or as the median of what was.
     for (Ns time : {301, 1000})
       EXPECT_EQ(pair(machine, Kind::AllReduce, 4000, kInside, time),
-                pair(without, Kind::AllReduce, 4000, kInside, time));
+                machine.resources ? pair(without, Kind::AllReduce, 4000, kInside, time) : 900);
+    if (!machine.resources)
+      EXPECT_EQ(pair(machine, Kind::AllReduce, 4000, kAcross, 1000), 50);
   }
-  // Pairs alone are no contention model.
-  EXPECT_FALSE(ContentionModel(plain(pairs)).any());
+  // Pairs alone say what links do, and nothing about kernels.
+  MachineModel alone = plain(pairs);
+  EXPECT_TRUE(ContentionModel(alone).any());
+  EXPECT_EQ(ContentionModel(alone).ofCollective(Kind::AllGather, 4000, kInside, 1000).share,
+            (Shares{0, 0, 650'000, 0, 0}));
 }
 
 TEST(ContentionModel, PairsAreReadStrictly) {

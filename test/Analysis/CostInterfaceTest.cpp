@@ -373,27 +373,6 @@ TEST_F(CostInterfaceTest, Collectives) {
   EXPECT_EQ(shape(parseModule(module + std::string(rest[2]))), (GroupShape{2, 2, 1}));
 }
 
-/// Tests that the profile's slow-downs reach the timeline: a copy of 15 ns beside a gather of 410 takes half as long
-/// again.
-TEST_F(CostInterfaceTest, SlowDownsReachTheTimeline) {
-  Operation *op = parseModule(R"(
-    comm.group @dp #comm.iota<[1, 4]>
-    func.func private @body(%x: tensor<250xf32>, %a: memref<100xf32>, %b: memref<100xf32>) {
-      %f = comm.all_gather %x on @dp {test} : (tensor<250xf32>) -> !comm.future<tensor<1000xf32>>
-      memref.copy %a, %b : memref<100xf32> to memref<100xf32>
-      %y = comm.wait %f : !comm.future<tensor<1000xf32>>
-      return
-    })");
-  MachineModel machine = model.machine();
-  machine.computeSlowdownPermille = 500;
-  CostModel slow(machine);
-  LoadedBlock block = loadBlock(*op->getBlock(), OperationCosts(slow));
-  Order order = identityOrder(block.problem);
-  Timeline with = simulate(block.problem, order, block.slowDown), without = simulate(block.problem, order);
-  EXPECT_EQ(without.end[1] - without.start[1], 15);
-  EXPECT_EQ(with.end[1] - with.start[1], 23);
-}
-
 TEST_F(CostInterfaceTest, HintsStandForDynamicSizes) {
   expectCost("%a: tensor<?xf32> {comm.bytes_hint = 700 : i64}",
              R"(%0 = "a.b"(%a) {test, comm.bytes_hint = array<i64: 300>} : (tensor<?xf32>) -> tensor<?xf32>)", 7 + 10,

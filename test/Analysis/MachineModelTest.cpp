@@ -76,7 +76,8 @@ TEST(MachineModel, GroupsShareTheLanesOfLinksUnlessTheProfileSaysHowTheyMeet) {
   EXPECT_EQ(lanesOf(edited("lanes", "per_link")), LaneSharing::PerLink);
   EXPECT_EQ(lanesOf(edited("lanes", "one")), LaneSharing::One);
   json::Value both = llvm::cantFail(json::parse(edited("lanes", "per_link")));
-  (*both.getAsObject())["slowdown"] = json::Object{{"link_permille", 500}};
+  (*both.getAsObject())["calibration"] = json::Object{
+      {"pairs", json::Array{json::Object{{"kind", "all_reduce"}, {"bytes", 1}, {"nodes", 1}, {"permille", 500}}}}};
   EXPECT_EQ(lanesOf(llvm::formatv("{0}", both).str()), LaneSharing::PerGroup);
 }
 
@@ -102,8 +103,7 @@ TEST(MachineModel, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(errorOf(edited("lanes", "two")),
             "machine 'x.json': field 'lanes': expected one of per_group, per_link, one");
   EXPECT_EQ(errorOf(edited("memory.source", 3)), "machine 'x.json': field 'memory.source': expected a string");
-  EXPECT_EQ(errorOf(edited("slowdown", json::Object{{"compute_permille", -1}})),
-            "machine 'x.json': field 'slowdown.compute_permille': expected an integer of at least 0");
+  EXPECT_EQ(errorOf(edited("slowdown", json::Object{})), "machine 'x.json': field 'slowdown': unknown field");
 }
 
 TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {

@@ -454,13 +454,15 @@ TEST(ContentionTest, FindsWhatPairsDoToEachOther) {
       if (budget == 0) {
         EXPECT_EQ(pair.skipped, "");
         EXPECT_NEAR(static_cast<double>(pair.permille()), 300, 1);
-        EXPECT_NEAR(static_cast<double>(machine.linkSlowdownPermille), 300, 1);
+        EXPECT_EQ(machine.pairs.size(), 1u);
+        for (const PairEntry &entry : machine.pairs)
+          EXPECT_EQ(entry.permille, pair.permille());
         int64_t before = bench.prepared;
         EXPECT_EQ(llvm::cantFail(calibrator.measurePair(collective)).permille(), pair.permille());
         EXPECT_EQ(bench.prepared, before);
       } else {
         EXPECT_EQ(pair.skipped, "the time that was given is used up");
-        EXPECT_EQ(machine.linkSlowdownPermille, 0);
+        EXPECT_TRUE(machine.pairs.empty());
         EXPECT_LE(bench.now(), budget + budget / 10);
       }
       return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});

@@ -28,9 +28,9 @@ inline void checkResult(const Problem &problem, const ScheduleOptions &options, 
   ASSERT_TRUE(result.claims);
   ASSERT_EQ(result.claims->peak, result.peak);
   ASSERT_EQ(verify(problem, result, requirements), "");
-  ASSERT_EQ(simulate(result.expanded.problem, result.order, options.slowDown).makespan, result.makespan);
+  ASSERT_EQ(simulate(result.expanded.problem, result.order).makespan, result.makespan);
   ASSERT_EQ(peakOf(result.expanded.problem, result.order), result.peak);
-  ASSERT_EQ(simulate(problem, identityOrder(problem), options.slowDown).makespan, result.inputMakespan);
+  ASSERT_EQ(simulate(problem, identityOrder(problem)).makespan, result.inputMakespan);
   ASSERT_EQ(peakOf(problem, identityOrder(problem)), result.inputPeak);
   ASSERT_EQ(result.isWithinLimit(), result.peak <= result.limit);
   if (result.inputPeak <= result.limit) {

@@ -91,7 +91,6 @@ TEST(Executor, AnyNumberOfThreadsGivesTheSameAnswer) {
     options.effort = seed % 3 == 0 ? 0 : 200 * shape.nodes;
     options.memory.ppm = seed % 4 == 0 ? 500000 : 0;
     options.bucketing = seed % 5 != 0;
-    options.slowDown.computePermille = seed % 6 == 0 ? 300 : 0;
     tasks += compare(randomProblem(seed, shape), options);
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
   }

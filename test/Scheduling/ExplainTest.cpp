@@ -98,7 +98,7 @@ ScheduleOptions optionsFor(Bytes limit) {
 /// it.
 Ns exposedOf(const Problem &problem, Bytes limit) {
   Schedule answer = schedule(problem, optionsFor(limit));
-  return answer.makespan - simulate(answer.carriedOut(problem), answer.order, {}).load[kComputeLane];
+  return answer.makespan - simulate(answer.carriedOut(problem), answer.order).load[kComputeLane];
 }
 
 /// How long compute waits once the obstacle is away; kNone if the reason names none.

@@ -24,7 +24,7 @@ using namespace commsched::test;
 namespace {
 
 Ns playAt(const Problem &problem, const Schedule &answer, CostScale scale) {
-  return playAtScales(answer.carriedOut(problem), answer.order, {}, scale).front();
+  return playAtScales(answer.carriedOut(problem), answer.order, scale).front();
 }
 
 struct Case {

@@ -48,16 +48,6 @@ RandomOptions optionsFor(uint64_t seed) {
   return options;
 }
 
-/// Slow-downs of one sort or both; all communication lanes on one link, but for the last one of three.
-SlowDown slowDownFor(Random &random, LaneId commLanes) {
-  SlowDown slowDown;
-  bool onLinks = random.percent(70);
-  slowDown.linkPermille = onLinks ? static_cast<int32_t>(random.between(100, 1500)) : 0;
-  slowDown.computePermille = onLinks && random.percent(30) ? 0 : static_cast<int32_t>(random.between(50, 1000));
-  slowDown.linkOfLane = {kNone, 0, 0, commLanes > 2 ? kNone : 0};
-  return slowDown;
-}
-
 /// Options in which every mode of the solver meets every other.
 ScheduleOptions modesFor(uint64_t seed, const RandomOptions &shape) {
   Random random(seed * 31 + 7);
@@ -70,8 +60,6 @@ ScheduleOptions modesFor(uint64_t seed, const RandomOptions &shape) {
     options.caps.allGather = options.caps.reduceScatter = 64 * random.between(2, 40);
   if (random.percent(20))
     options.caps.allReduce = 64 * random.between(2, 40);
-  if (random.percent(25))
-    options.slowDown = slowDownFor(random, shape.commLanes);
   return options;
 }
 

@@ -253,7 +253,7 @@ TEST(Scenarios, BoundsHoldWithBuckets) {
       options.effort = effort;
       Schedule answer = schedule(problem, options);
       ASSERT_EQ(answer.defect, "");
-      SampledMakespan reached = summarize(sampler.play(answer, {}));
+      SampledMakespan reached = summarize(sampler.play(answer));
       ASSERT_GE(reached.mean, bound.mean) << "seed " << seed;
       ASSERT_GE(reached.p95, bound.p95) << "seed " << seed;
       merged += static_cast<int64_t>(answer.buckets.size());

@@ -122,7 +122,7 @@ TEST(ScheduleVerifier, TheGateChecksOrdersClaimsAndBuckets) {
   Problem problem = loose();
   Schedule schedule = keepOrder(problem);
   EXPECT_EQ(verify(problem, schedule, {}), "");
-  measure(problem, {}, schedule);
+  measure(problem, schedule);
   schedule.claims = {schedule.makespan, schedule.peak};
   EXPECT_EQ(verify(problem, schedule, {}), "");
   schedule.claims->makespan += 1;
@@ -160,7 +160,7 @@ TEST(ScheduleVerifier, TheGateReplaysBuckets) {
     if (buckets.empty())
       continue;
     Schedule schedule = llvm::cantFail(mergeInOrder(problem, buckets));
-    measure(problem, {}, schedule);
+    measure(problem, schedule);
     schedule.claims = {schedule.makespan, schedule.peak};
     ASSERT_EQ(verify(problem, schedule, {}), "") << "seed " << seed;
     schedule.buckets.front().members.pop_back();

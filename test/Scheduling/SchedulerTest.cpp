@@ -221,14 +221,13 @@ TEST(Scheduler, SaysTheLeastOfAllOrders) {
 }
 
 /// Checks that the outcomes of all starts account for all exposed time.
-void checkOutcomes(const Problem &problem, const ScheduleOptions &options, const Schedule &result) {
-  Timeline before = simulate(problem, identityOrder(problem), options.slowDown),
-           after = simulate(result.expanded.problem, result.order, options.slowDown);
+void checkOutcomes(const Problem &problem, const Schedule &result) {
+  Timeline before = simulate(problem, identityOrder(problem)), after = simulate(result.expanded.problem, result.order);
   Ns exposedBefore = 0, exposedAfter = 0;
   size_t starts = 0;
   for (const Node &node : problem.nodes)
     starts += node.kind == NodeKind::Start;
-  std::vector<StartOutcome> outcomes = explain(problem, result, result.limit, options.slowDown);
+  std::vector<StartOutcome> outcomes = explain(problem, result, result.limit);
   EXPECT_EQ(outcomes.size(), starts);
   for (const StartOutcome &outcome : outcomes) {
     exposedBefore += outcome.exposedBefore;
@@ -244,69 +243,7 @@ TEST(Scheduler, ExplainsEveryStart) {
   ScheduleOptions options;
   options.effort = 100000;
   Schedule result = schedule(problem, options);
-  checkOutcomes(problem, options, result);
-  // With slow-downs the exposed times are theirs.
-  options.slowDown.computePermille = 300;
-  Schedule slower = schedule(problem, options);
-  checkOutcomes(problem, options, slower);
-  EXPECT_GT(slower.makespan, result.makespan);
-}
-
-/// A gather that is wanted early, and a reduction that could run beside it: legal, and shorter unless both are on one
-/// link that they share.
-Problem sharedLinkProblem() {
-  Problem problem;
-  problem.laneNames = {"compute", "@dp", "@tp"};
-  auto add = [&](NodeKind kind, LaneId lane, Ns cost, NodeId start, std::vector<NodeId> preds) {
-    Node node;
-    node.kind = kind;
-    node.lane = lane;
-    node.cost = cost;
-    node.start = start;
-    problem.nodes.push_back(node);
-    problem.preds.append(preds);
-    problem.touches.append({});
-  };
-  add(NodeKind::Start, 1, 10000, kNone, {});
-  add(NodeKind::Compute, 0, 7000, kNone, {});
-  add(NodeKind::Wait, 0, 0, 0, {0});
-  add(NodeKind::Start, 2, 10000, kNone, {1});
-  add(NodeKind::Compute, 0, 2000, kNone, {2});
-  add(NodeKind::Wait, 0, 0, 3, {3});
-  add(NodeKind::Compute, 0, 1000, kNone, {4, 5});
-  problem.finalize();
-  return problem;
-}
-
-// What is planned without slow-downs has to be chosen with them: overlap that costs more than it saves is refused.
-TEST(Scheduler, IsNeverSlowerThanTheInputWithSlowDowns) {
-  Problem problem = sharedLinkProblem();
-  ScheduleOptions options;
-  Schedule alone = schedule(problem, options);
-  EXPECT_EQ(alone.inputMakespan, 21000);
-  EXPECT_EQ(alone.makespan, 18000);
-  options.slowDown.computePermille = 250;
-  options.slowDown.linkPermille = 1000;
-  options.slowDown.linkOfLane = {kNone, 0, 0};
-  EXPECT_GT(simulate(alone.expanded.problem, alone.order, options.slowDown).makespan, 29000);
-  Schedule result = schedule(problem, options);
-  checkResult(problem, options, result);
-  EXPECT_EQ(result.makespan, 21000);
-}
-
-// Long blocks, where no exact search helps: the times that count are those with slow-downs.
-TEST(Scheduler, SearchesWithSlowDowns) {
-  Problem problem = layeredProblem(3, {60, 8, 3, /*tensorParallel=*/true, 64});
-  ScheduleOptions options;
-  options.effort = 100000;
-  Schedule alone = schedule(problem, options);
-  options.slowDown.computePermille = 200;
-  options.slowDown.linkPermille = 800;
-  options.slowDown.linkOfLane = {kNone, 0, 0};
-  Schedule result = schedule(problem, options);
-  checkResult(problem, options, result);
-  EXPECT_LT(result.makespan, result.inputMakespan);
-  EXPECT_LE(result.makespan, simulate(alone.expanded.problem, alone.order, options.slowDown).makespan);
+  checkOutcomes(problem, result);
 }
 
 // Buckets are an offer: at equal effort, allowing them never makes an answer slower.
@@ -326,8 +263,6 @@ TEST(Scheduler, IsNeverSlowerWithBuckets) {
       ScheduleOptions options;
       options.effort = effort;
       options.memory.ppm = seed % 3 == 0 ? 500000 : 0;
-      if (seed % 5 == 0)
-        options.slowDown.computePermille = 200;
       ASSERT_NO_FATAL_FAILURE(compare(mergeableProblem(seed), options)) << "seed " << seed << ", effort " << effort;
     }
   for (int64_t effort : {0, 60000})
@@ -359,8 +294,6 @@ TEST(Scheduler, IsNeverSlowerWithMoreMemoryThanTheInput) {
     for (uint64_t seed = 0; seed < portion(30u); ++seed) {
       ScheduleOptions options;
       options.effort = effort;
-      if (seed % 5 == 0)
-        options.slowDown.computePermille = 200;
       ASSERT_NO_FATAL_FAILURE(compare(mergeableProblem(seed), options)) << "seed " << seed << ", effort " << effort;
     }
   for (int64_t effort : {0, 10000})

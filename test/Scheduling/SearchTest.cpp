@@ -150,7 +150,6 @@ TEST(SearchObserver, SeesEveryTrialAndChangesNothing) {
     Problem problem = seed % 20 == 7 ? layeredProblem(seed, {6, 4, 2, false, 8}) : randomProblem(seed, shape);
     ScheduleOptions options;
     options.effort = 4000;
-    options.slowDown.computePermille = seed % 3 == 0 ? 300 : 0;
     Schedule unwatched = schedule(problem, options);
     Watcher watcher;
     SearchStatistics statistics;

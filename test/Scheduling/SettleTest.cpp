@@ -42,8 +42,8 @@ TEST(Settle, MovesAWaitToItsFirstUser) {
   Problem problem = EarlyWait(8).problem;
   Order settled = settle(problem, identityOrder(problem), kUnlimited);
   EXPECT_EQ(settled, (Order{0, 2, 1, 3}));
-  EXPECT_EQ(playAtScales(problem, settled, {}, kScales), (std::vector<Ns>{210, 210, 210}));
-  EXPECT_EQ(playAtScales(problem, identityOrder(problem), {}, kScales), (std::vector<Ns>{310, 360, 410}));
+  EXPECT_EQ(playAtScales(problem, settled, kScales), (std::vector<Ns>{210, 210, 210}));
+  EXPECT_EQ(playAtScales(problem, identityOrder(problem), kScales), (std::vector<Ns>{310, 360, 410}));
 }
 
 // A wait stays where it is if what it holds does not fit beside what would pass it.
@@ -67,7 +67,7 @@ TEST(Settle, MovesAStartToItsOperands) {
   Problem problem = builder.take();
   Order settled = settle(problem, identityOrder(problem), kUnlimited);
   EXPECT_EQ(settled, (Order{0, 2, 1, 4, 3, 5}));
-  EXPECT_EQ(playAtScales(problem, settled, {}, kScales), (std::vector<Ns>{265, 265, 265}));
+  EXPECT_EQ(playAtScales(problem, settled, kScales), (std::vector<Ns>{265, 265, 265}));
 }
 
 // In every random problem, with every limit, the settled order is legal, within the limit, and at no scale longer.
@@ -87,8 +87,8 @@ TEST(Settle, IsNeverLongerAndNeverAboveTheLimit) {
     Order settled = settle(problem, order, limit);
     ScheduleRequirements requirements{limit, shape.collectiveOrder};
     ASSERT_EQ(verifyOrder(problem, settled, requirements), "") << "seed " << seed;
-    std::vector<Ns> before = playAtScales(problem, order, {}, kScales);
-    std::vector<Ns> after = playAtScales(problem, settled, {}, kScales);
+    std::vector<Ns> before = playAtScales(problem, order, kScales);
+    std::vector<Ns> after = playAtScales(problem, settled, kScales);
     ASSERT_LE(after[0], before[0]) << "seed " << seed;
     ASSERT_LE(after[2], before[2]) << "seed " << seed;
     shorter += after[2] < before[2];
@@ -98,7 +98,7 @@ TEST(Settle, IsNeverLongerAndNeverAboveTheLimit) {
   EXPECT_GE(limited, leastOf(300));
 }
 
-// An answer of the solver keeps all of its promises when it is settled: with buckets, slow-downs and units.
+// An answer of the solver keeps all of its promises when it is settled: with buckets and units.
 TEST(Settle, KeepsThePromisesOfAnswers) {
   int changed = 0;
   const int count = portion(300);
@@ -108,7 +108,6 @@ TEST(Settle, KeepsThePromisesOfAnswers) {
     Problem problem = randomProblem(seed, shape);
     ScheduleOptions options;
     options.effort = 20 * shape.nodes;
-    options.slowDown.computePermille = seed % 5 == 0 ? 300 : 0;
     Schedule answer = schedule(problem, options);
     const Order before = answer.order;
     const Ns makespan = answer.makespan;
@@ -126,7 +125,7 @@ TEST(Settle, AsksWhatIsAdmitted) {
   ScheduleOptions options;
   options.memory.limit = kUnlimited;
   Schedule answer = keepOrder(problem);
-  measure(problem, {}, answer);
+  measure(problem, answer);
   options.admits = [](const Problem &, llvm::ArrayRef<NodeId> order) { return llvm::is_sorted(order); };
   settleAnswer(problem, options, answer);
   EXPECT_EQ(answer.order, identityOrder(problem));

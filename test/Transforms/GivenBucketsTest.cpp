@@ -70,11 +70,11 @@ protected:
   void apply(LoadedBlock &loaded, ArrayRef<Bucket> buckets) {
     llvm::Expected<Schedule> schedule = mergeInOrder(loaded.problem, buckets);
     ASSERT_TRUE(static_cast<bool>(schedule)) << llvm::toString(schedule.takeError());
-    measure(loaded.problem, loaded.slowDown, *schedule);
+    measure(loaded.problem, *schedule);
     EXPECT_EQ(commsched::verify(loaded.problem, *schedule, {}), "");
     NoiseOptions varies{/*scenarios=*/8, /*collectiveSpreadPermille=*/300, /*computeSpreadPermille=*/200};
     Noise noise = noiseOf(loaded, *costs, varies);
-    std::vector<Ns> expected = ScenarioSampler(loaded.problem, noise).play(*schedule, loaded.slowDown);
+    std::vector<Ns> expected = ScenarioSampler(loaded.problem, noise).play(*schedule);
     TrafficCheck before(*block);
     applySchedule(loaded, *schedule);
     EXPECT_TRUE(succeeded(verify(*module)));
@@ -85,7 +85,7 @@ protected:
     // Operations have the durations that the search has seen, in every scenario.
     Noise afterwards = noiseOf(applied, *costs, varies);
     ScenarioSampler sampler(applied.problem, afterwards);
-    EXPECT_EQ(sampler.play(keepOrder(applied.problem), applied.slowDown), expected);
+    EXPECT_EQ(sampler.play(keepOrder(applied.problem)), expected);
   }
 
   std::string refusal(ArrayRef<Bucket> buckets) {

@@ -52,8 +52,6 @@ struct LoadedBlock {
   Problem problem;
   /// Indexed by lane: the symbol of its group; null for the compute lane, and for a lane that several groups share.
   std::vector<mlir::FlatSymbolRefAttr> laneGroups;
-  /// The machine's slow-downs, for simulate() and ScheduleOptions::slowDown; none if the problem has demands.
-  SlowDown slowDown;
   /// Numbers of values of dynamic size without a hint (they count as 0 bytes), and of operations of unknown cost.
   int64_t unknownSizes = 0, unknownCosts = 0;
   /// The values of unknown size. A future stands for its values in flight.

@@ -25,7 +25,7 @@ struct Calibration {
   std::vector<CalibratedOp> ops = {};
   Roofline roofline = {};
   std::vector<ContentionPoint> contention = {};
-  /// Collectives beside collectives. The median of their slow-downs becomes that of links.
+  /// Collectives beside collectives.
   std::vector<PairPoint> pairs = {};
   /// Other things that could not be measured, and why.
   std::vector<std::pair<std::string, std::string>> skipped = {};

@@ -8,7 +8,7 @@
 //
 // Turns the numbers of a machine profile into demands: which share of each resource of a device a kernel or a
 // collective takes. The first source that a profile has counts: measured contention tables, then the roofline and the
-// thread blocks of collectives (`resources`), then the flat slow-downs. docs/MachineModel.md has the formulas.
+// thread blocks of collectives (`resources`). docs/MachineModel.md has the formulas.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_CONTENTIONMODEL_H
@@ -25,8 +25,7 @@ public:
   /// Keeps a reference to `machine`.
   explicit ContentionModel(const MachineModel &machine) : machine(machine) {}
 
-  /// Whether the profile says that activities disturb each other. If not, there are no demands, and the flat slow-downs
-  /// of the profile apply.
+  /// Whether the profile says that activities disturb each other. If not, there are no demands.
   bool any() const;
 
   /// A kernel that moves `bytes` of memory in `time` ns. Products and the like take all compute units.

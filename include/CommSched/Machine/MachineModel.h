@@ -306,12 +306,6 @@ public:
   Ns collectiveBase = 0;
   LinkClass intra, inter;
 
-  /// Slow-downs, in permille of the undisturbed duration (see SlowDown in Scheduling/Model/Timeline.h): of compute
-  /// while any collective is in flight, and of a collective that begins while another one is in flight on the same
-  /// link.
-  int32_t computeSlowdownPermille = 0;
-  int32_t linkSlowdownPermille = 0;
-
   std::optional<NcclParameters> nccl;
   std::vector<CollectiveTable> collectives;
   std::vector<OpTime> ops;

@@ -91,8 +91,6 @@ Error Loader::loadStart(Node &node, const HloInstruction &instruction) {
   node.group = collective.group;
   node.issue = node.kind == NodeKind::Start ? costs.machine().issue : 0;
   problem.setDemand(node, collective.demand);
-  result.slowDown.linkOfLane[node.lane] =
-      std::max<int32_t>(result.slowDown.linkOfLane[node.lane], collective.shape.nodes > 1);
   result.work.lanes.insert(node.lane);
   result.work.groups.insert(node.group);
   result.work.hasMessages |= isPointToPoint(collective.kind);
@@ -286,9 +284,6 @@ Error Loader::checkSums() const {
 
 Expected<LoadedComputation> Loader::run() {
   problem.laneNames = {"compute", "collectives", "messages", "copies", "kernels"};
-  result.slowDown.computePermille = costs.machine().computeSlowdownPermille;
-  result.slowDown.linkPermille = costs.machine().linkSlowdownPermille;
-  result.slowDown.linkOfLane.assign(kNumLanes, kNone);
   problem.nodes.resize(graph.nodes.size());
   collectives.resize(graph.nodes.size());
   for (NodeId id = 0; id < problem.size(); ++id) {
@@ -296,8 +291,6 @@ Expected<LoadedComputation> Loader::run() {
       return std::move(error);
     loadPredecessors(id);
   }
-  if (problem.hasContention())
-    result.slowDown = {};
   loadBuffers();
   loadMerging();
   problem.joinsAtEnd = !isEntry;

@@ -43,7 +43,6 @@ enum class CalleeCost : uint8_t { Before, After, Bound };
 
 struct LoadedComputation {
   Problem problem;
-  SlowDown slowDown;
   int32_t collectives = 0, unknownKernels = 0, unknownLoops = 0;
   /// For how long compute waits for collectives inside the callees, in one run of the computation, ns.
   Ns exposedInCallees = 0;

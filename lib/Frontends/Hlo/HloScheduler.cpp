@@ -151,7 +151,7 @@ std::vector<bool> ModuleScheduler::findRunning() const {
 void ModuleScheduler::explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
                                     ComputationResult &result) const {
   auto nameOf = [&](NodeId node) { return "'" + graph.instructionOf(node).name.str() + "'"; };
-  for (const StartOutcome &outcome : explain(loaded.problem, schedule, result.limit, loaded.slowDown))
+  for (const StartOutcome &outcome : explain(loaded.problem, schedule, result.limit))
     result.starts.push_back({graph.instructionOf(outcome.start).name.str(), loaded.problem.nodes[outcome.start].cost,
                              outcome.exposedBefore, outcome.exposedAfter, describe(outcome.reason, nameOf)});
 }
@@ -181,7 +181,6 @@ Schedule ModuleScheduler::search(const LoadedComputation &loaded, Bytes limit) c
   ScheduleOptions search;
   search.memory.limit = limit;
   search.bucketing = !problem.mergeKeys.empty();
-  search.slowDown = loaded.slowDown;
   search.objective = options.objective;
   search.effort = options.effort;
   if (options.effort < 0 && search.bucketing)
@@ -195,7 +194,7 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
   if (options.shuffle) {
     Schedule schedule = keepOrder(problem);
     schedule.order = shuffled(problem, *options.shuffle);
-    measure(problem, loaded.slowDown, schedule);
+    measure(problem, schedule);
     if (std::string why = verify(problem, schedule, {kUnlimited, CollectiveOrder::Free}); !why.empty())
       return createStringError("the random order of '" + graph.computation().name + "' does not hold: " + why);
     result.keptBecause.clear();
@@ -209,13 +208,13 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
   if (!schedule.defect.empty())
     return createStringError("the solver's answer for '" + graph.computation().name +
                              "' does not hold: " + schedule.defect);
-  measure(problem, loaded.slowDown, schedule);
+  measure(problem, schedule);
   schedule.limit = result.limit;
   if (result.keptBecause.empty())
     result.keptBecause = whyNotTaken(schedule, limit, result.limit);
   if (!result.keptBecause.empty()) {
     schedule = keepOrder(problem);
-    measure(problem, loaded.slowDown, schedule);
+    measure(problem, schedule);
   } else {
     if (std::string why = verify(problem, schedule, {result.limit, CollectiveOrder::Free}); !why.empty())
       return createStringError("the new order of '" + graph.computation().name + "' does not hold: " + why);
@@ -226,8 +225,7 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
       merged.push_back(mergedOrder(graph, result.computation, schedule, pairs[result.computation]));
   }
   result.makespanAfter = schedule.makespan;
-  result.exposedAfter =
-      simulate(schedule.carriedOut(problem), schedule.order, loaded.slowDown).exposedTotal + loaded.exposedInCallees;
+  result.exposedAfter = simulate(schedule.carriedOut(problem), schedule.order).exposedTotal + loaded.exposedInCallees;
   result.peakAfter = schedule.peak;
   explainStarts(graph, loaded, schedule, result);
   return Error::success();
@@ -252,7 +250,7 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   if (!before)
     return before.takeError();
   Order given = identityOrder(before->problem);
-  Timeline line = simulate(before->problem, given, before->slowDown);
+  Timeline line = simulate(before->problem, given);
   result.makespanBefore = line.makespan;
   result.exposedBefore = line.exposedTotal + before->exposedInCallees;
   result.peakBefore = peakOf(before->problem, given);

@@ -51,7 +51,7 @@ public:
   BestAnswer(const Problem &problem, const ScheduleOptions &options, Schedule &answer)
       : problem(problem), answer(answer) {
     answer = keepOrder(problem);
-    answer.makespan = answer.inputMakespan = makespanOf(problem, answer.order, options.slowDown);
+    answer.makespan = answer.inputMakespan = makespanOf(problem, answer.order);
     answer.peak = answer.inputPeak = peakOf(problem, answer.order);
     answer.claims = {answer.makespan, answer.peak};
     arena = arenaOf(problem, answer);

@@ -80,7 +80,7 @@ Problem commsched::scaleExactly(const Problem &problem, CostScale scale) {
   return result;
 }
 
-std::vector<Ns> commsched::playAtScales(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown,
+std::vector<Ns> commsched::playAtScales(const Problem &problem, llvm::ArrayRef<NodeId> order,
                                         llvm::ArrayRef<CostScale> scales) {
   Problem scaledProblem = problem;
   std::vector<Ns> makespans;
@@ -88,7 +88,7 @@ std::vector<Ns> commsched::playAtScales(const Problem &problem, llvm::ArrayRef<N
     scaledProblem.nodes = problem.nodes;
     scaledProblem.busyUntil = problem.busyUntil;
     scaleTimes(scaledProblem, roundedFactors(scale));
-    makespans.push_back(makespanOf(scaledProblem, order, slowDown));
+    makespans.push_back(makespanOf(scaledProblem, order));
   }
   return makespans;
 }

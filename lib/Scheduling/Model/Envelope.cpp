@@ -11,16 +11,6 @@
 
 using namespace commsched;
 
-/// The slow-downs without that of links.
-static SlowDown withoutLinks(const SlowDown &slowDown) {
-  SlowDown result;
-  result.computePermille = slowDown.computePermille;
-  return result;
-}
-
-/// Whether any two lanes share a link that slows down.
-static bool slowsLinks(const SlowDown &slowDown) { return slowDown.linkPermille > 0 && !slowDown.linkOfLane.empty(); }
-
 /// The worst that each lane can do to others: of each resource the largest share and the largest weight. By lane.
 static std::vector<Demand> worstDemands(const Problem &problem) {
   std::vector<Demand> worst(problem.numLanes());
@@ -55,20 +45,6 @@ static Ns mostContendedMakespan(const Problem &problem, llvm::ArrayRef<NodeId> o
   return total > kMaxTotalNs ? kMaxTotalNs : undisturbedMakespanOf(slowed, order);
 }
 
-Ns commsched::leastMakespan(const Problem &shortest, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
-  if (shortest.hasContention())
-    return undisturbedMakespanOf(shortest, order);
-  return makespanOf(shortest, order, withoutLinks(slowDown));
-}
-
-Ns commsched::largestMakespan(const Problem &longest, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
-  if (longest.hasContention())
-    return mostContendedMakespan(longest, order);
-  if (!slowsLinks(slowDown))
-    return makespanOf(longest, order, slowDown);
-  Problem slowed = longest;
-  for (Node &node : slowed.nodes)
-    if (node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid)
-      node.cost = mulDivUp(node.cost, kPermille + slowDown.linkPermille, kPermille);
-  return makespanOf(slowed, order, withoutLinks(slowDown));
+Ns commsched::largestMakespan(const Problem &longest, llvm::ArrayRef<NodeId> order) {
+  return longest.hasContention() ? mostContendedMakespan(longest, order) : makespanOf(longest, order);
 }

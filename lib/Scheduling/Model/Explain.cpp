@@ -35,10 +35,9 @@ constexpr int64_t kMostReplayed = 200'000;
 class PlayedOrder {
 public:
   /// Keeps references to all arguments. O((N + touches) log N).
-  PlayedOrder(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown)
-      : problem(problem), order(order), slowDown(slowDown), line(simulate(problem, order, slowDown)),
-        live(memoryProfile(problem, order).live), positions(problem.size()),
-        exposed(exposedByCollective(problem, line)), previous(problem.size(), kNone) {
+  PlayedOrder(const Problem &problem, llvm::ArrayRef<NodeId> order)
+      : problem(problem), order(order), line(simulate(problem, order)), live(memoryProfile(problem, order).live),
+        positions(problem.size()), exposed(exposedByCollective(problem, line)), previous(problem.size(), kNone) {
     std::vector<NodeId> lastOnLane(problem.numLanes(), kNone);
     Ns compute = 0;
     for (int32_t at = 0; at < static_cast<int32_t>(order.size()); ++at) {
@@ -66,7 +65,7 @@ public:
     if (problem.hasStreams() || early.factor == LimitingFactor::StartsAtOnce)
       return early;
     auto helps = [&](const std::optional<Replay> &other) { return isShorter(other) && other->peak <= limit; };
-    if (early.factor == LimitingFactor::LaneBusy && (slowDown.any() || helps(replayApart(issue, start))))
+    if (early.factor == LimitingFactor::LaneBusy && helps(replayApart(issue, start)))
       return early;
     std::optional<Replay> sooner;
     if (early.factor == LimitingFactor::PeakMemory || early.factor == LimitingFactor::Preference)
@@ -234,7 +233,7 @@ private:
   /// Plays another order. None if too much has been played already.
   std::optional<Timeline> play(const Problem &of, llvm::ArrayRef<NodeId> other) {
     replayed += problem.size();
-    return replayed > kMostReplayed ? std::nullopt : std::optional<Timeline>(simulate(of, other, slowDown));
+    return replayed > kMostReplayed ? std::nullopt : std::optional<Timeline>(simulate(of, other));
   }
 
   Bytes allocatedBy(NodeId node) const {
@@ -246,7 +245,6 @@ private:
 
   const Problem &problem;
   llvm::ArrayRef<NodeId> order;
-  const SlowDown &slowDown;
   Timeline line;
   MemoryTree live;
   std::vector<int32_t> positions;
@@ -293,10 +291,10 @@ std::vector<NodeId> namesOf(const Problem &problem, const Schedule &schedule) {
 } // namespace
 
 std::vector<StartOutcome> commsched::explain(const Problem &problem, const Schedule &schedule, Bytes limit,
-                                             const SlowDown &slowDown, PackOf packOf) {
+                                             PackOf packOf) {
   const ExpandedProblem &expanded = schedule.expanded;
-  std::vector<Ns> exposedBefore = exposedByCollective(problem, simulate(problem, identityOrder(problem), slowDown));
-  PlayedOrder after(schedule.carriedOut(problem), schedule.order, slowDown);
+  std::vector<Ns> exposedBefore = exposedByCollective(problem, simulate(problem, identityOrder(problem)));
+  PlayedOrder after(schedule.carriedOut(problem), schedule.order);
   std::vector<NodeId> names = namesOf(problem, schedule),
                       waits = firstWaits(schedule.carriedOut(problem), schedule.order);
 

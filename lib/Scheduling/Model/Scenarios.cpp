@@ -166,7 +166,7 @@ std::vector<Ns> ScenarioSampler::costs(int32_t index, const Problem &carried, ll
   return costs;
 }
 
-std::vector<Ns> ScenarioSampler::play(const Schedule &schedule, const SlowDown &slowDown, Wide cutoff) const {
+std::vector<Ns> ScenarioSampler::play(const Schedule &schedule, Wide cutoff) const {
   const Problem &carried = schedule.carriedOut(problem);
   std::vector<NodeId> sources = sourcesOf(schedule);
   Problem scenario = carried;
@@ -175,7 +175,7 @@ std::vector<Ns> ScenarioSampler::play(const Schedule &schedule, const SlowDown &
   for (int32_t index = 0; index < noise.scenarios && sum <= cutoff; ++index) {
     for (auto [node, cost] : llvm::zip_equal(scenario.nodes, costs(index, carried, sources)))
       node.cost = cost;
-    makespans.push_back(makespanOf(scenario, schedule.order, slowDown));
+    makespans.push_back(makespanOf(scenario, schedule.order));
     sum += makespans.back();
   }
   return makespans;

@@ -33,21 +33,20 @@ llvm::Expected<Schedule> commsched::mergeInOrder(const Problem &problem, std::ve
   return schedule;
 }
 
-void commsched::measure(const Problem &problem, const SlowDown &slowDown, Schedule &schedule) {
+void commsched::measure(const Problem &problem, Schedule &schedule) {
   Order given = identityOrder(problem);
   const Problem &carriedOut = schedule.carriedOut(problem);
-  schedule.inputMakespan = makespanOf(problem, given, slowDown);
+  schedule.inputMakespan = makespanOf(problem, given);
   schedule.inputPeak = peakOf(problem, given);
-  schedule.makespan = makespanOf(carriedOut, schedule.order, slowDown);
+  schedule.makespan = makespanOf(carriedOut, schedule.order);
   schedule.peak = peakOf(carriedOut, schedule.order);
 }
 
-void commsched::measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule,
-                                const SlowDown &slowDown) {
+void commsched::measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule) {
   if (schedule.records.empty())
     return;
-  std::vector<Ns> initial = exposedByCollective(problem, simulate(problem, before, slowDown));
-  std::vector<Ns> final = exposedByCollective(problem, simulate(problem, schedule.order, slowDown));
+  std::vector<Ns> initial = exposedByCollective(problem, simulate(problem, before));
+  std::vector<Ns> final = exposedByCollective(problem, simulate(problem, schedule.order));
   for (CollectiveRecord &record : schedule.records) {
     NodeId start = problem.nodes[record.node].start;
     NodeId collective = start == kNone ? record.node : start;

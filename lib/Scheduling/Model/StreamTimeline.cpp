@@ -12,7 +12,6 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Model/StreamTimeline.h"
-#include "Model/InFlight.h"
 #include "Model/StreamQueues.h"
 #include <optional>
 
@@ -22,9 +21,8 @@ namespace {
 
 class StreamPlayer {
 public:
-  StreamPlayer(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown)
-      : problem(problem), inFlight(slowDown, problem.numLanes()), disturbed(slowDown.any()),
-        streams(problem.streams.size()), queues(problem.numLanes()), states(problem.size()) {
+  StreamPlayer(const Problem &problem, llvm::ArrayRef<NodeId> order)
+      : problem(problem), streams(problem.streams.size()), queues(problem.numLanes()), states(problem.size()) {
     problem.beginLanes(lanes);
     line.start.assign(problem.size(), 0);
     line.end.assign(problem.size(), 0);
@@ -144,10 +142,7 @@ private:
   }
 
   void playWork(NodeId id, const Node &node, Ns came, Ns begin) {
-    Ns duration = node.cost;
-    if (disturbed)
-      duration = node.kind == NodeKind::Hybrid ? inFlight.launch(node.lane, begin, node.cost)
-                                               : inFlight.endOfCompute(begin, node.cost) - begin;
+    const Ns duration = node.cost;
     if (node.region != kNone) {
       // As on one stream: only what is waited for counts, not the time for which compute or a lane is not free.
       Ns free = std::max(came, computeFree);
@@ -176,10 +171,9 @@ private:
       NodeId id = queue.first();
       const Node &node = problem.nodes[id];
       Ns begin = std::max(states[id].issued, lanes[lane]);
-      Ns duration = disturbed ? inFlight.launch(lane, begin, node.cost) : node.cost;
       line.start[id] = begin;
-      line.end[id] = lanes[lane] = begin + duration;
-      line.load[lane] += duration;
+      line.end[id] = lanes[lane] = begin + node.cost;
+      line.load[lane] += node.cost;
       states[id].isOver = true;
       Stream &stream = streams[node.stream];
       while (stream.latestEnds.size() <= stream.starts.size()) {
@@ -192,8 +186,6 @@ private:
   }
 
   const Problem &problem;
-  InFlight inFlight;
-  bool disturbed;
   std::vector<Stream> streams;
   /// By lane: what occupies it, in the order of the program.
   std::vector<Queue> queues;
@@ -209,6 +201,6 @@ private:
 
 } // namespace
 
-Timeline commsched::simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
-  return StreamPlayer(problem, order, slowDown).run();
+Timeline commsched::simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order) {
+  return StreamPlayer(problem, order).run();
 }

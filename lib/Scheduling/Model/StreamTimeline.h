@@ -16,8 +16,8 @@
 
 namespace commsched {
 
-/// Plays `order` on the streams of its nodes. O(N x streams); with slow-downs as simulate().
-Timeline simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
+/// Plays `order` on the streams of its nodes. O(N x streams).
+Timeline simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order);
 
 /// The same with contention (docs/Models.md), on the clock that a single stream is played with. O(N x (streams +
 /// activities in flight)).

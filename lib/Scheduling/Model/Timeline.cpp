@@ -12,7 +12,6 @@
 
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "Model/ContentionTimeline.h"
-#include "Model/InFlight.h"
 #include "Model/StreamTimeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -24,8 +23,7 @@ namespace {
 /// The state of the lanes while an order is played.
 class Player {
 public:
-  Player(const Problem &problem, const SlowDown &slowDown)
-      : problem(problem), inFlight(slowDown, problem.numLanes()), disturbed(slowDown.any()) {
+  explicit Player(const Problem &problem) : problem(problem) {
     problem.beginLanes(lanes);
     line.start.assign(problem.size(), 0);
     line.end.assign(problem.size(), 0);
@@ -40,12 +38,10 @@ public:
     if (node.region != kNone)
       return playRegion(id, node);
     switch (node.kind) {
-    case NodeKind::Compute: {
-      Ns end = disturbed ? inFlight.endOfCompute(compute, node.cost) : compute + node.cost;
-      line.load[kComputeLane] += end - compute;
-      compute = end;
+    case NodeKind::Compute:
+      line.load[kComputeLane] += node.cost;
+      compute += node.cost;
       break;
-    }
     case NodeKind::Start:
       occupy(id, node);
       line.load[kComputeLane] += node.issue;
@@ -79,11 +75,9 @@ private:
   /// Puts a start or hybrid on its communication lane.
   void occupy(NodeId id, const Node &node) {
     Ns now = lanes[kComputeLane], &lane = lanes[node.lane];
-    Ns begin = std::max(now, lane);
-    Ns duration = disturbed ? inFlight.launch(node.lane, begin, node.cost) : node.cost;
-    line.start[id] = begin;
-    line.end[id] = lane = begin + duration;
-    line.load[node.lane] += duration;
+    line.start[id] = std::max(now, lane);
+    line.end[id] = lane = line.start[id] + node.cost;
+    line.load[node.lane] += node.cost;
   }
 
   /// Plays a compute or hybrid with communication in its regions.
@@ -95,23 +89,16 @@ private:
       free = std::max(free, lanes[lane]);
     line.exposed[id] = begin - free;
     line.exposedTotal += begin - free;
-    Ns duration = node.cost;
-    if (disturbed && own.empty())
-      duration = inFlight.endOfCompute(begin, node.cost) - begin;
-    else if (disturbed)
-      duration = inFlight.launch(node.lane, begin, node.cost); // its first lane stands for all of them
     line.start[id] = begin;
-    line.end[id] = compute = begin + duration;
-    line.load[kComputeLane] += duration;
+    line.end[id] = compute = begin + node.cost;
+    line.load[kComputeLane] += node.cost;
     for (LaneId lane : own) {
       lanes[lane] = compute;
-      line.load[lane] += duration;
+      line.load[lane] += node.cost;
     }
   }
 
   const Problem &problem;
-  InFlight inFlight;
-  bool disturbed;
   std::vector<Ns> lanes;
   Timeline line;
 };
@@ -139,15 +126,14 @@ std::vector<Ns> commsched::exposedByCollective(const Problem &problem, const Tim
   return exposed;
 }
 
-Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
+Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> order) {
   if (problem.numLanes() == 0)
     return {};
   if (problem.hasStreams())
-    return problem.hasContention() ? simulateContendedStreams(problem, order)
-                                   : simulateStreams(problem, order, slowDown);
+    return problem.hasContention() ? simulateContendedStreams(problem, order) : simulateStreams(problem, order);
   if (problem.hasContention())
     return simulateContention(problem, order);
-  Player player(problem, slowDown);
+  Player player(problem);
   for (NodeId id : order)
     player.play(id);
   return player.finish();
@@ -161,7 +147,7 @@ Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
 
 Ns commsched::undisturbedMakespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
   if (problem.hasStreams())
-    return simulateStreams(problem, order, {}).makespan;
+    return simulateStreams(problem, order).makespan;
   llvm::SmallVector<Ns, 16> lanes;
   problem.beginLanes(lanes);
   std::vector<Ns> end(problem.size(), 0);
@@ -191,9 +177,4 @@ Ns commsched::undisturbedMakespanOf(const Problem &problem, llvm::ArrayRef<NodeI
     }
   }
   return std::max(compute, *std::max_element(lanes.begin(), lanes.end()));
-}
-
-Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
-  return slowDown.any() && !problem.hasContention() ? simulate(problem, order, slowDown).makespan
-                                                    : makespanOf(problem, order);
 }

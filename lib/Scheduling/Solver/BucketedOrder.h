@@ -68,7 +68,7 @@ public:
   BucketedOrder(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit,
                 llvm::ArrayRef<TimeGuard> guards = {});
 
-  /// Without slow-downs, ns.
+  /// In ns.
   Ns makespan() const { return timeline->makespan(); }
   /// The order of the slots.
   llvm::ArrayRef<NodeId> order() const { return timeline->order(); }

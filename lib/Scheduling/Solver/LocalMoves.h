@@ -22,7 +22,7 @@
 
 namespace commsched {
 
-/// Moves the nodes of one order, and changes its buckets, within a peak limit. Slow-downs are not seen, and units are
+/// Moves the nodes of one order, and changes its buckets, within a peak limit. Units are
 /// not kept together.
 class LocalMoves {
 public:

@@ -68,8 +68,7 @@ private:
   ContendedMoves moves;
 };
 
-/// The phase, with one kind of moves. Slow-downs are part of no move's evaluation, so an order that is shorter without
-/// them may be refused.
+/// The phase, with one kind of moves.
 template <typename Moves> class MoveSlices {
 public:
   explicit MoveSlices(SearchState &state)

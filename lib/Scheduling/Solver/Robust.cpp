@@ -127,7 +127,7 @@ private:
 
   Makespans play(const Problem &carried, llvm::ArrayRef<NodeId> order) const {
     Makespans makespans;
-    llvm::copy(playAtScales(carried, order, options.slowDown, kPlayedScales), makespans.begin());
+    llvm::copy(playAtScales(carried, order, kPlayedScales), makespans.begin());
     return makespans;
   }
   Makespans play(const Schedule &schedule) const { return play(schedule.carriedOut(problem), schedule.order); }
@@ -205,7 +205,7 @@ private:
       schedule.expanded = std::move(*expanded);
       carryOutVariants(problem, schedule);
     }
-    measure(problem, options.slowDown, schedule);
+    measure(problem, schedule);
     schedule.claims = {makespanOf(schedule.carriedOut(problem), schedule.order), schedule.peak};
     schedule.limit = limit;
     if (!schedule.isWithinLimit())
@@ -222,7 +222,7 @@ private:
   /// is largest, as long as that of the others stays below, and the loss to the fastest answer and to the given order
   /// within what the rule allows.
   void moveNodes() {
-    if (hasUnits(problem) || problem.hasVariants() || options.slowDown.any())
+    if (hasUnits(problem) || problem.hasVariants())
       return;
     size_t from = choose();
     int64_t left = mulDiv(effort(), kMovesPercent, 100);
@@ -336,7 +336,7 @@ private:
       return noteDefect(llvm::toString(given.takeError()));
     noteDefect(offer(*given));
     // Settling plays fewer scales than these, so at another one the given order itself may be shorter.
-    measure(problem, options.slowDown, *given);
+    measure(problem, *given);
     given->claims = {makespanOf(problem, given->order), given->peak};
     given->limit = limit;
     candidates.push_back({std::move(*given), input});
@@ -346,10 +346,8 @@ private:
     for (size_t index = 0; index < kScales; ++index)
       answer.scales.push_back(
           {kPlayedScales[index], candidate.makespans[index], input[index], std::max<Ns>(bounds[index], 0)});
-    if (!options.slowDown.any()) {
-      addScales(answer.scales, kAddedScales, [&](CostScale scale) { return measureAt(candidate.schedule, scale); });
-      answer.regretPpm = regretPpm(answer.scales);
-    }
+    addScales(answer.scales, kAddedScales, [&](CostScale scale) { return measureAt(candidate.schedule, scale); });
+    answer.regretPpm = regretPpm(answer.scales);
     answer.schedule = std::move(candidate.schedule);
     answer.schedule.steps = facts.steps;
     answer.schedule.incumbents = facts.incumbents;
@@ -360,7 +358,7 @@ private:
   /// The answer and the given order at a scale that was not played.
   ScaledTimes measureAt(const Schedule &schedule, CostScale scale) const {
     auto makespan = [&](const Problem &carried, llvm::ArrayRef<NodeId> order) {
-      return playAtScales(carried, order, options.slowDown, scale).front();
+      return playAtScales(carried, order, scale).front();
     };
     return {scale, makespan(schedule.carriedOut(problem), schedule.order), makespan(problem, identityOrder(problem)),
             boundFor(scale)};

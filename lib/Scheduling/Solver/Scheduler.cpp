@@ -88,7 +88,7 @@ public:
 
   Schedule run() {
     Order given = identityOrder(problem);
-    result.inputMakespan = makespanOf(problem, given, options.slowDown);
+    result.inputMakespan = makespanOf(problem, given);
     result.inputPeak = peakOf(problem, given);
     result.limit = options.memory.limitFor(result.inputPeak);
     effort = effortOf(problem, options);
@@ -257,10 +257,10 @@ private:
     int64_t steps = mulDiv(effort, kRoomPercent, 100);
     if (steps == 0 || peak <= aim || result.limit >= kUnlimited)
       return std::nullopt;
-    const Ns makespan = makespanOf(problem, order, options.slowDown);
+    const Ns makespan = makespanOf(problem, order);
     auto isBetter = [&](llvm::ArrayRef<NodeId> candidate) {
       return peakOf(problem, candidate) <= mulDiv(peak, kLeastRoomPermille, kPermille) &&
-             makespanOf(problem, candidate, options.slowDown) <= makespan;
+             makespanOf(problem, candidate) <= makespan;
     };
     std::optional<Order> lower = keepTogether(problem, reducePeak(problem, order, aim, steps), isBetter);
     return lower && isBetter(*lower) ? lower : std::nullopt;

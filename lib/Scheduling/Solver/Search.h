@@ -38,14 +38,13 @@ public:
   /// Of a search that has run.
   const ExpandedProblem &expanded() const { return state.carriedOut(); }
   const Order &order() const { return state.order(); }
-  /// With the slow-downs.
   Ns makespan() const { return state.makespan(); }
   Bytes peak() const { return state.best().peak; }
   int64_t steps() const { return state.spent(); }
   int32_t incumbents() const { return state.incumbents(); }
   const std::string &defect() const { return state.defect(); }
   /// The least makespan of all orders within the limit without buckets, if all of them were enumerated, ns. Contention
-  /// and slow-downs are left out, so it is a bound with them.
+  /// is left out, so it is a bound with it.
   std::optional<Ns> leastOfAllOrders() const { return state.leastOfAllOrders(); }
 
 private:

@@ -60,8 +60,7 @@ void commsched::decodeDeadlines(SearchState &state) {
     }
 }
 
-/// Slow-downs and contention only lengthen, so an order that is not shorter without them than the answer is with them
-/// cannot be better.
+/// Contention only lengthens, so an order that is not shorter without it than the answer is with it cannot be better.
 void commsched::searchExactly(SearchState &state) {
   const ExpandedProblem &expanded = state.expanded();
   const Problem &problem = expanded.problem;
@@ -87,7 +86,6 @@ void commsched::searchExactly(SearchState &state) {
   found.makespan = exact.makespan();
   found.steps = stepsOf(state.facts.problem, found.buckets, expanded, exact.order());
   const bool isTaken = state.offer(std::move(found), spentBefore) == SearchVerdict::Incumbent;
-  const bool isExact = !state.options.slowDown.any() && !state.facts.problem.hasContention();
-  if (isTaken && complete && isExact && !isMerged && !state.facts.bucketing)
+  if (isTaken && complete && !state.facts.problem.hasContention() && !isMerged && !state.facts.bucketing)
     state.knowShortest();
 }

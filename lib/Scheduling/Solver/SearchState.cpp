@@ -33,7 +33,6 @@ SearchState::SearchState(const ScheduleFacts &facts, const ScheduleOptions &opti
     : facts(facts), options(options), limit(limit), hasUnits(commsched::hasUnits(facts.problem)) {
   incumbent.makespan = given.makespan;
   incumbent.peak = given.peak;
-  bestMakespan = options.slowDown.any() ? makespanOf(facts.problem, given.order, options.slowDown) : incumbent.makespan;
   incumbent.steps.reserve(given.order.size());
   for (NodeId node : given.order)
     incumbent.steps.push_back({DecodeStep::Run, node});
@@ -119,23 +118,23 @@ void SearchState::judge(const Policy &policy, Trial trial) {
   ++numDecoded;
   numSpent += std::max<int64_t>(decoded.work, facts.problem.size());
   fits = fits && gatherUnits(decoded);
-  const Ns makespan = fits ? timeOf(decoded) : kFailed;
-  if (makespan < shortestDecode) {
-    shortestDecode = makespan;
+  const Ns found = fits ? decoded.makespan : kFailed;
+  if (found < shortestDecode) {
+    shortestDecode = found;
     shortestPolicy = policy;
   }
   SearchVerdict verdict = fits ? SearchVerdict::Dropped : SearchVerdict::CutOff;
-  if (fits && makespan < bestMakespan)
+  if (found < makespan())
     verdict = accept(decoded) ? SearchVerdict::Incumbent : isRefused ? SearchVerdict::CutOff : SearchVerdict::Rejected;
-  notify(&policy, fits ? &decoded : nullptr, makespan, verdict, spentBefore);
+  notify(&policy, fits ? &decoded : nullptr, found, verdict, spentBefore);
 }
 
 SearchVerdict SearchState::offer(DecodedSchedule found, int64_t spentBefore) {
   if (facts.problem.hasContention())
     found.makespan = play(found);
-  Ns time = gatherUnits(found) ? timeOf(found) : kFailed;
+  Ns time = gatherUnits(found) ? found.makespan : kFailed;
   SearchVerdict verdict = SearchVerdict::Dropped;
-  if (time < bestMakespan)
+  if (time < makespan())
     verdict = accept(found) ? SearchVerdict::Incumbent : isRefused ? SearchVerdict::CutOff : SearchVerdict::Rejected;
   notify(nullptr, time == kFailed ? nullptr : &found, time, verdict, spentBefore);
   return verdict;
@@ -145,12 +144,7 @@ void SearchState::noteFruitless(int64_t spentBefore) const {
   notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
 }
 
-/// The makespan of a decode with the slow-downs, ns. O(1) without slow-downs, otherwise O(N log N).
-Ns SearchState::timeOf(const DecodedSchedule &decoded) {
-  return options.slowDown.any() && !facts.problem.hasContention() ? play(decoded) : decoded.makespan;
-}
-
-/// Plays a decode with slow-downs and contention. Returns the makespan, ns. O(N log N).
+/// Plays a decode with contention. Returns the makespan, ns. O(N log N).
 Ns SearchState::play(const DecodedSchedule &decoded) {
   llvm::Expected<ExpandedProblem> merged = expandBuckets(facts.problem, decoded.buckets);
   if (!merged) {
@@ -159,7 +153,7 @@ Ns SearchState::play(const DecodedSchedule &decoded) {
     return decoded.makespan;
   }
   numSpent += facts.problem.size();
-  return makespanOf(merged->problem, orderOf(decoded, *merged), options.slowDown);
+  return makespanOf(merged->problem, orderOf(decoded, *merged));
 }
 
 /// Gathers units that the decode has torn apart, because it sees only their outer dependences. Fails if the gathered
@@ -220,7 +214,6 @@ bool SearchState::accept(const DecodedSchedule &decoded) {
   }
   incumbent = decoded;
   incumbent.peak = candidate.claims->peak;
-  bestMakespan = options.slowDown.any() ? makespanOf(merged, candidate.order, options.slowDown) : decoded.makespan;
   carried = std::move(candidate.expanded);
   bestOrder = std::move(candidate.order);
   ++numIncumbents;
@@ -250,23 +243,22 @@ void SearchState::notify(const Policy *policy, const DecodedSchedule *result, Ns
   }
   trial.steps = numSpent - spentBefore;
   trial.stepsSoFar = numSpent - spentBeforeRun;
-  trial.best = bestMakespan;
+  trial.best = incumbent.makespan;
   for (SearchObserver *observer : options.observers)
     observer->observe(trial);
 }
 
 void SearchState::adopt(SearchState &&other) {
-  if (other.bestMakespan >= bestMakespan)
+  if (other.makespan() >= makespan())
     return;
   incumbent = std::move(other.incumbent);
-  bestMakespan = other.bestMakespan;
   carried = std::move(other.carried);
   bestOrder = std::move(other.bestOrder);
 }
 
 void SearchState::adoptUndisturbed(DecodedSchedule plan) {
   plan.makespan = play(plan);
-  if (plan.makespan < bestMakespan)
+  if (plan.makespan < makespan())
     accept(plan);
 }
 
@@ -274,13 +266,13 @@ void SearchState::tellBegin() {
   if (hasRun())
     ++numIncumbents;
   SearchStart start = {facts.bucketing, facts.problem.size(), std::max<int64_t>(effort - numSpent, 0),
-                       limit,           bestMakespan,         aim};
+                       limit,           makespan(),           aim};
   for (SearchObserver *observer : options.observers)
     observer->begin(start);
 }
 
 void SearchState::tellEnd() {
-  SearchEnd end = {bestMakespan, incumbent.peak, static_cast<int32_t>(incumbent.buckets.size()),
+  SearchEnd end = {makespan(), incumbent.peak, static_cast<int32_t>(incumbent.buckets.size()),
                    numSpent - spentBeforeRun};
   for (SearchObserver *observer : options.observers)
     observer->end(end);

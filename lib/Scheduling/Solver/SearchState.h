@@ -29,7 +29,7 @@ public:
   static constexpr Ns kFailed = std::numeric_limits<Ns>::max();
 
   /// `given`, a reference of these or equal facts, has to fit `limit`; it is the first incumbent. The search takes from
-  /// `options` the collective order that an answer has to keep, the slow-downs that it is timed with, the further
+  /// `options` the collective order that an answer has to keep, the further
   /// condition on answers, and the observers. `roomy`, another such reference that leaves more of the limit free, is
   /// preferred to it if the portfolio decodes to something shorter from it.
   SearchState(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit,
@@ -59,7 +59,7 @@ public:
   int64_t left() const { return budget - numSpent; }
   Ns target() const { return aim; }
   /// Whether the answer is as short as it can be.
-  bool isShortest() const { return optimal || bestMakespan <= aim; }
+  bool isShortest() const { return optimal || makespan() <= aim; }
   /// Whether the phase ends.
   bool isDone() const { return left() <= 0 || isShortest(); }
   /// Whether another policy may be decoded. The allowance of a first answer counts, too.
@@ -68,7 +68,7 @@ public:
   // Answers.
 
   const DecodedSchedule &best() const { return incumbent; }
-  Ns makespan() const { return bestMakespan; }
+  Ns makespan() const { return incumbent.makespan; }
   /// The number of answers so far, the given order among them.
   int32_t incumbents() const { return numIncumbents; }
   /// The problem with the buckets of the answer carried out, and its order.
@@ -81,7 +81,7 @@ public:
   const Policy &bestPolicy() const { return shortestPolicy; }
   std::optional<Ns> leastOfAllOrders() const { return leastOrder; }
   /// All orders of the problem without buckets were looked at, and this is the least makespan of those within the
-  /// limit, without contention and slow-downs, ns.
+  /// limit, without contention, ns.
   void knowLeastOfAllOrders(Ns makespan) { leastOrder = makespan; }
   /// Nothing is shorter than the answer.
   void knowShortest() { optimal = true; }
@@ -119,7 +119,6 @@ private:
   size_t numAtOnce(size_t policies) const;
   Trial attempt(Decoder &with, const Policy &policy) const;
   void judge(const Policy &policy, Trial trial);
-  Ns timeOf(const DecodedSchedule &decoded);
   Ns play(const DecodedSchedule &decoded);
   bool accept(const DecodedSchedule &decoded);
   bool gatherUnits(DecodedSchedule &decoded);
@@ -132,8 +131,6 @@ private:
   std::vector<Reference> references;
   size_t preferred = 0;
   DecodedSchedule incumbent;
-  /// The incumbent's makespan with the slow-downs, ns; DecodedSchedule::makespan is without them.
-  Ns bestMakespan = 0;
   /// The incumbent carried out, not before expanded() for the given order, and its order.
   ExpandedProblem carried;
   Order bestOrder;

@@ -191,9 +191,9 @@ void commsched::settleAnswer(const Problem &problem, const ScheduleOptions &opti
   const Problem &carried = answer.carriedOut(problem);
   if (carried.hasContention() || carried.hasStreams())
     return;
-  const Ns before = makespanOf(carried, answer.order, options.slowDown);
+  const Ns before = makespanOf(carried, answer.order);
   auto accept = [&](llvm::ArrayRef<NodeId> order) {
-    return peakOf(carried, order) <= answer.limit && makespanOf(carried, order, options.slowDown) <= before &&
+    return peakOf(carried, order) <= answer.limit && makespanOf(carried, order) <= before &&
            (!options.admits || options.admits(carried, order));
   };
   std::optional<Order> order = keepTogether(carried, settle(carried, answer.order, answer.limit), accept);
@@ -201,7 +201,7 @@ void commsched::settleAnswer(const Problem &problem, const ScheduleOptions &opti
     return;
   Schedule settled = answer;
   settled.order = std::move(*order);
-  measure(problem, options.slowDown, settled);
+  measure(problem, settled);
   settled.claims = {makespanOf(carried, settled.order), settled.peak};
   ScheduleRequirements requirements{answer.limit, options.collectiveOrder};
   if (std::string defect = verify(problem, settled, requirements); defect.empty())

@@ -164,7 +164,7 @@ void VariantSearch::improveOrder(int64_t effort) {
 void VariantSearch::offer() {
   Schedule tried = answer;
   tried.order = order;
-  tried.makespan = makespanOf(carried, order, options.slowDown);
+  tried.makespan = makespanOf(carried, order);
   if (tried.makespan >= answer.makespan)
     return;
   tried.peak = peakOf(carried, order);

@@ -23,7 +23,7 @@ namespace commsched {
 class VariantSearch {
 public:
   /// `answer` is an answer for `problem` without a choice, expanded, with a peak of at most `limit`, bytes. The search
-  /// takes from `options` the collective order, the slow-downs and the executor. Keeps references to `problem` and
+  /// takes from `options` the collective order and the executor. Keeps references to `problem` and
   /// `options`. O(N + E + variants).
   VariantSearch(const Problem &problem, const ScheduleOptions &options, Bytes limit, Schedule answer);
 

@@ -73,7 +73,7 @@ void commsched::comparePrediction(Block &block, const OperationCosts &costs, Col
   if (!applied.defect.empty() || applied.cutValues > 0)
     return; // an error was emitted, or what was cut depends on the number of operations
   Order order = identityOrder(applied.problem);
-  Ns madeMakespan = makespanOf(applied.problem, order, applied.slowDown);
+  Ns madeMakespan = makespanOf(applied.problem, order);
   Bytes madePeak = peakOf(applied.problem, order);
   if (madeMakespan != makespan || madePeak != peak)
     emitWarning(block.getParentOp()->getLoc())

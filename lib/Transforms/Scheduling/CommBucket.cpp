@@ -187,7 +187,7 @@ private:
       return emitError(loaded.nodes.getBlock().getParentOp()->getLoc())
              << "comm-bucket: " << llvm::toString(schedule.takeError());
     work.schedule = std::move(*schedule);
-    measure(loaded.problem, loaded.slowDown, work.schedule);
+    measure(loaded.problem, work.schedule);
     work.schedule.claims = {makespanOf(work.schedule.expanded.problem, work.schedule.order), work.schedule.peak};
     return success();
   }

@@ -37,7 +37,7 @@ namespace {
 struct Measures {
   explicit Measures(const LoadedBlock &loaded) {
     Order order = identityOrder(loaded.problem);
-    makespan = makespanOf(loaded.problem, order, loaded.slowDown);
+    makespan = makespanOf(loaded.problem, order);
     peak = peakOf(loaded.problem, order);
   }
   Ns makespan = 0;

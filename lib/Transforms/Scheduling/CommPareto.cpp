@@ -85,7 +85,6 @@ private:
 
   ParetoBlock solveBlock(const LoadedBlock &loaded, std::string name) {
     SolverOptions solver = solverOptions();
-    solver.schedule.slowDown = loaded.slowDown;
     auto parallelFor = [&](size_t count, llvm::function_ref<void(size_t)> body) {
       mlir::parallelFor(&getContext(), 0, count, body);
     };

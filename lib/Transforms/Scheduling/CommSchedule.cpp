@@ -198,7 +198,6 @@ private:
       emitWarning(loc) << work.loaded.cutValues
                        << " times or sizes are too large to be added up and were cut; no collectives are merged";
     ScheduleOptions options = solverOptions().schedule;
-    options.slowDown = work.loaded.slowDown;
     options.executor = threadsOf(work.loaded.nodes.getBlock().getParentOp()->getContext());
     options.objective = work.record.objective = objectiveWithLimit();
     Block &block = work.loaded.nodes.getBlock();

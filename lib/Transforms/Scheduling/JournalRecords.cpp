@@ -31,10 +31,9 @@ namespace {
 /// An order with the computation before each place, ns.
 class OrderView {
 public:
-  OrderView(const Problem &problem, ArrayRef<NodeId> order, const SlowDown &slowDown)
+  OrderView(const Problem &problem, ArrayRef<NodeId> order)
       : problem(problem), order(order), place(problem.size()), firstWaits(problem.size(), kNone),
-        line(simulate(problem, order, slowDown)), exposed(exposedByCollective(problem, line)),
-        peak(peakOf(problem, order)) {
+        line(simulate(problem, order)), exposed(exposedByCollective(problem, line)), peak(peakOf(problem, order)) {
     before.push_back(0);
     costed.push_back(0);
     for (auto [at, id] : llvm::enumerate(order)) {
@@ -196,7 +195,7 @@ PassRecord startRecord(StringRef pass, const LoadedBlock &block, const OrderView
 PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const Schedule &result,
                                  ArrayRef<std::string> reasons) {
   Order identity = identityOrder(block.problem);
-  OrderView given(block.problem, identity, block.slowDown), found(block.problem, result.order, block.slowDown);
+  OrderView given(block.problem, identity), found(block.problem, result.order);
   PassRecord record = startRecord(pass, block, given, found);
   RowMaker rows(block, given, found);
   for (const CollectiveRecord &collective : result.records)
@@ -209,7 +208,7 @@ PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const
   Order identity = identityOrder(block.problem);
   const ExpandedProblem &expanded = result.expanded;
   const Problem &carriedOut = result.carriedOut(block.problem);
-  OrderView given(block.problem, identity, block.slowDown), found(carriedOut, result.order, block.slowDown);
+  OrderView given(block.problem, identity), found(carriedOut, result.order);
   PassRecord record = startRecord(pass, block, given, found);
   for (const StartOutcome &outcome : outcomes) {
     NodeId image = result.imageOf(outcome.start);

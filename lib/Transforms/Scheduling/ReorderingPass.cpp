@@ -49,8 +49,6 @@ void commsched::settleReordering(BlockWork &work) {
   const Problem &problem = work.loaded.problem;
   if (hasUnits(problem))
     settleUnits(work, work.schedule);
-  if (work.loaded.slowDown.any())
-    measureExposure(problem, identityOrder(problem), work.schedule, work.loaded.slowDown);
 }
 
 //===-----------------------------------------------------------------------------------------===//
@@ -107,8 +105,7 @@ static void sayRecord(StringRef passName, const LoadedBlock &block, const Collec
 static void sayTotals(StringRef passName, const BlockWork &work, BlockVoice &voice) {
   const Problem &problem = work.loaded.problem;
   const Schedule &schedule = work.schedule;
-  Timeline before = simulate(problem, identityOrder(problem), work.loaded.slowDown),
-           after = simulate(problem, schedule.order, work.loaded.slowDown);
+  Timeline before = simulate(problem, identityOrder(problem)), after = simulate(problem, schedule.order);
   Bytes peak = peakOf(problem, schedule.order);
   std::string text = "makespan " + formatNs(after.makespan) + ", was " + formatNs(before.makespan) + "; exposed " +
                      formatNs(after.exposedTotal) + ", was " + formatNs(before.exposedTotal) + "; peak " +

@@ -22,8 +22,8 @@
 
 namespace commsched {
 
-/// Keeps the units of the block together and measures with the machine's slow-downs: rules see the outer dependences of
-/// units alone, and times without slow-downs. If the units cannot be kept together within the memory limit, or only
+/// Keeps the units of the block together and measures: rules see the outer dependences of
+/// units alone. If the units cannot be kept together within the memory limit, or only
 /// slower than in both the given order and the rule's, the block keeps its order. O((N + E) log N).
 void settleReordering(BlockWork &work);
 

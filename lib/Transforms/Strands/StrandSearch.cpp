@@ -179,10 +179,7 @@ private:
     std::stable_sort(outcome.trials.begin(), outcome.trials.begin() + searched, isBetter);
   }
 
-  Schedule solve(const LoadedBlock &loaded, ScheduleOptions solver) const {
-    solver.slowDown = loaded.slowDown;
-    return schedule(loaded.problem, solver);
-  }
+  Schedule solve(const LoadedBlock &loaded, ScheduleOptions solver) const { return schedule(loaded.problem, solver); }
 
   ArrayRef<TokenDimension> dimensions() const { return space.dimensions().take_front(kTriedDimensions); }
 
@@ -432,7 +429,7 @@ private:
     auto pays = [&](int64_t permille) {
       for (NodeId node : slowed)
         played.nodes[node].cost = given.nodes[node].cost + given.nodes[node].cost * permille / 1000;
-      return makespanOf(played, best.schedule.order, loaded.slowDown) < outcome.unsplit.makespan;
+      return makespanOf(played, best.schedule.order) < outcome.unsplit.makespan;
     };
     int64_t low = 0, high = kLargestInefficiency;
     while (low < high)

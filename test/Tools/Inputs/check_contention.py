@@ -17,4 +17,4 @@ for against in ("matrix", "memory"):
 (pair,) = profile["calibration"]["pairs"]
 assert pair["alone_ns"] > 0 and pair["both_ns"] > 0, pair
 expected = max(0, (pair["both_ns"] - pair["alone_ns"]) * 1000 // pair["alone_ns"])
-assert profile["slowdown"]["link_permille"] == pair["permille"] == expected, profile
+assert pair["permille"] == expected, profile

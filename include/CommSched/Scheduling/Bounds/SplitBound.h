@@ -37,7 +37,7 @@ struct PartCosts {
 /// collectives beyond dependences, and no streams. O((N + E) + keys x log(bytes)).
 Problem relaxSplits(const Problem &problem, llvm::ArrayRef<PartCosts> costs);
 
-/// No split of `problem` is faster, whatever its order and its buckets. Ignores memory, slow-downs and contention,
+/// No split of `problem` is faster, whatever its order and its buckets. Ignores memory and contention,
 /// which only lengthen.
 LowerBound splitLowerBound(const Problem &problem, llvm::ArrayRef<PartCosts> costs);
 

@@ -38,8 +38,7 @@ Problem scaleExactly(const Problem &problem, CostScale scale);
 
 /// The makespans of one order at several scales, ns: those of scaleCollectives(problem, scale). O(N + E) and
 /// makespanOf() per scale.
-std::vector<Ns> playAtScales(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown,
-                             llvm::ArrayRef<CostScale> scales);
+std::vector<Ns> playAtScales(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<CostScale> scales);
 
 /// The makespans of one answer and of the given order at a scale, and a lower bound for any answer at that scale, 0 if
 /// none is known, ns (or all three in another unit of time).
@@ -50,7 +49,7 @@ struct ScaledTimes {
 
 /// The largest distance from a bound at any scale from the first to the last of `times`, also between two of them, in
 /// millionths, rounded up: the answer takes at most this much longer than any answer could. `times` ascend by scale. An
-/// upper bound if the answer is played without slow-downs and without contention; up to the rounding of scaled times
+/// upper bound if the answer is played without contention; up to the rounding of scaled times
 /// to nanoseconds, unless they are those of scaleExactly(). None if a bound is not known. O(size).
 std::optional<int64_t> regretPpm(llvm::ArrayRef<ScaledTimes> times);
 

@@ -6,10 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// If durations are only known to lie in intervals, so is the makespan. Without a slow-down of links, the makespan of an
-// order is monotone in every duration, so the shortest durations give a lower bound and the longest ones an upper
-// bound. With a slow-down of links it is not: a collective that becomes ready earlier may begin while another one is in
-// flight, and take longer. The bounds then assume that no collective is slowed down, and that all are.
+// If durations are only known to lie in intervals, so is the makespan of an order. It is monotone in every duration as
+// long as no activity disturbs another one, so the shortest durations give a lower bound (undisturbedMakespanOf()) and
+// the longest ones an upper bound.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_ENVELOPE_H
@@ -19,13 +18,9 @@
 
 namespace commsched {
 
-/// A lower bound on the makespan of `order` for all durations that are at least those of `shortest`, ns. Equal to the
-/// makespan of `shortest` unless links slow down. As simulate().
-Ns leastMakespan(const Problem &shortest, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
-
 /// An upper bound on the makespan of `order` for all durations that are at most those of `longest`, ns. Equal to the
-/// makespan of `longest` unless links slow down. As simulate().
-Ns largestMakespan(const Problem &longest, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
+/// makespan of `longest` without contention. As simulate().
+Ns largestMakespan(const Problem &longest, llvm::ArrayRef<NodeId> order);
 
 } // namespace commsched
 

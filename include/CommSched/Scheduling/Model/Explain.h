@@ -49,10 +49,10 @@ inline constexpr int64_t kNotAlone = 1;
 using PackOf = llvm::function_ref<NodeId(NodeId start)>;
 
 /// Explains every start of `problem` under `schedule`, by ascending node. `limit`: what the peak may reach, bytes;
-/// times are with `slowDown`. `packOf` knows the packs of programs that came with their buckets as
+/// `packOf` knows the packs of programs that came with their buckets as
 /// operations; packs of the schedule's own buckets are known without it. O((N + E + touches) log N).
 std::vector<StartOutcome> explain(const Problem &problem, const Schedule &schedule, Bytes limit,
-                                  const SlowDown &slowDown, PackOf packOf = nullptr);
+                                  PackOf packOf = nullptr);
 
 } // namespace commsched
 

@@ -237,8 +237,7 @@ struct Problem {
   /// Duration of a kernel that reads and writes this many bytes to pack or unpack a bucket, ns. Empty: there is no such
   /// kernel, and every bucket is coalesced.
   std::function<Ns(Bytes read, Bytes written)> copyCost;
-  /// What nodes need of the device, see Node::demand; empty if no activity disturbs another one. A problem with demands
-  /// has no other slow-downs.
+  /// What nodes need of the device, see Node::demand; empty if no activity disturbs another one.
   std::vector<Demand> demands;
   /// What a kernel needs that packs or unpacks a bucket.
   Demand copyDemand;

@@ -94,7 +94,7 @@ public:
   /// The makespans of an answer, indexed by scenario, ns. A bucket varies as its first member does; what it copies has
   /// no noise. Stops when the sum of the makespans exceeds `cutoff`, and returns those so far. O(scenarios) times
   /// simulate(), plus O(N + E).
-  std::vector<Ns> play(const Schedule &schedule, const SlowDown &slowDown, Wide cutoff = kNoCutoff) const;
+  std::vector<Ns> play(const Schedule &schedule, Wide cutoff = kNoCutoff) const;
   static constexpr Wide kNoCutoff = Wide(1) << 120;
 
   /// Indexed by node of the answer's problem: the node of the given problem as which it varies, or kNone.

@@ -40,7 +40,7 @@ struct CollectiveRecord : Explanation {
 
 /// What an answer says of itself; the verifier recounts it.
 struct ScheduleClaims {
-  /// Without slow-downs, ns.
+  /// In ns.
   Ns makespan = 0;
   Bytes peak = 0;
 };
@@ -65,7 +65,7 @@ struct Schedule {
   Order order;
   std::optional<ScheduleClaims> claims;
 
-  /// Of `order`, and of the order given; times with the machine's slow-downs, ns. See measure().
+  /// Of `order`, and of the order given; ns. See measure().
   Ns makespan = 0, inputMakespan = 0;
   Bytes peak = 0, inputPeak = 0;
   /// What the peak may reach, bytes; kUnlimited if memory is of no concern.
@@ -99,13 +99,12 @@ Schedule keepOrder(const Problem &problem);
 /// The answer that merges `buckets` and otherwise keeps the given order. Fails where expandBuckets() does. O(N + E).
 llvm::Expected<Schedule> mergeInOrder(const Problem &problem, std::vector<Bucket> buckets);
 
-/// Fills in makespans and peaks, of the order given and of the answer's. O(N + touches); with slow-downs as simulate().
-void measure(const Problem &problem, const SlowDown &slowDown, Schedule &schedule);
+/// Fills in makespans and peaks, of the order given and of the answer's. O(N + touches); with contention as simulate().
+void measure(const Problem &problem, Schedule &schedule);
 
 /// Fills in the exposed times of `schedule.records` by playing both orders. O(N + lanes); with slow-downs as
 /// simulate().
-void measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule,
-                     const SlowDown &slowDown = {});
+void measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule);
 
 } // namespace commsched
 

@@ -19,21 +19,6 @@
 
 namespace commsched {
 
-/// Optional slow-downs, in permille of the undisturbed duration. A node only ever sees what stands before it in the
-/// order, so a prefix of an order has the timeline that it has in the whole order.
-struct SlowDown {
-  /// While any collective is in flight, compute takes this much longer: 250 means that 1000 ns of work take 1250 ns.
-  int32_t computePermille = 0;
-  /// A collective that begins while another one is in flight on a lane with the same link takes this much longer, all
-  /// of it. The one in flight keeps its end.
-  int32_t linkPermille = 0;
-  /// The link of each lane; a lane with kNone, or beyond the end of the list, shares its link with nobody. Lane 0 has
-  /// no link.
-  std::vector<int32_t> linkOfLane;
-
-  bool any() const { return computePermille > 0 || (linkPermille > 0 && !linkOfLane.empty()); }
-};
-
 /// How much of each resource is in use from one moment on, in millionths.
 struct ResourceUse {
   Ns begin = 0;
@@ -62,10 +47,9 @@ struct Timeline {
 };
 
 /// Plays `order`, a permutation of the problem's nodes that respects its edges, or a prefix of one (nodes that are not
-/// part of it have start = end = 0). O(N + lanes), or O(N x streams); with slow-downs
-/// O(N log N + starts x lanes per link); with contention (Problem::demands), in which case `slowDown` is ignored,
-/// O(N x activities in flight).
-Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown = {});
+/// part of it have start = end = 0). O(N + lanes), or O(N x streams); with contention
+/// (Problem::demands) O(N x activities in flight).
+Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order);
 
 /// The start that a wait waits for, or, of a node whose regions wait, the one of theirs that ends last; kNone of all
 /// other nodes and of futures that came in.
@@ -76,10 +60,8 @@ NodeId awaitedStart(const Problem &problem, const Timeline &line, NodeId id);
 /// came in, in that wait. O(N).
 std::vector<Ns> exposedByCollective(const Problem &problem, const Timeline &line);
 
-/// The makespan alone, for solvers: no output per node. With contention like simulate(). O(N + lanes); with slow-downs
-/// or contention as simulate().
+/// The makespan alone, for solvers: no output per node. O(N + lanes); with contention as simulate().
 Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order);
-Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
 
 /// The makespan if no activity disturbed another one, ns: a lower bound on makespanOf() of the same order. O(N +
 /// lanes).

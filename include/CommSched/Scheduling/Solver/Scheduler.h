@@ -36,8 +36,6 @@ struct ScheduleOptions {
   BucketCaps caps;
   /// What the answer is verified against; the problem has the edges.
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
-  /// The machine's slow-downs. Decodes plan without them; every answer is timed and chosen with them.
-  SlowDown slowDown;
   /// Steps (nodes placed and placements refused) that a search may spend; defaultEffort() where negative. 0 gives the
   /// first answer. With bucketing, the order alone is searched as well, with the same effort, so that buckets never
   /// cost time; the search for buckets gets what that one leaves, and all of it if the first answer with buckets is
@@ -66,7 +64,7 @@ inline constexpr int64_t defaultEffort(NodeId nodes) {
 }
 
 /// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion
-/// to the effort. The answer, with the slow-downs of the options, is never slower than the given order and never has a
+/// to the effort. The answer is never slower than the given order and never has a
 /// higher peak than the limit; if the given order is above the limit, the peak comes first (Schedule::isWithinLimit).
 /// With ScheduleOptions::bucketing it is never slower than without. If the problem has variants, the answer may choose
 /// some (Schedule::variants); it is then shorter than without them.

@@ -67,7 +67,7 @@ struct SearchTrial {
   bool isDecode = false;
   llvm::ArrayRef<PolicyValue> policy;
   SearchReference reference = SearchReference::Given;
-  /// Makespan with slow-downs, ns, peak, bytes, and number of buckets. 0 if the trial was cut off.
+  /// Makespan, ns, peak, bytes, and number of buckets. 0 if the trial was cut off.
   Ns makespan = 0;
   Bytes peak = 0;
   int32_t buckets = 0;
