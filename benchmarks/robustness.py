@@ -14,7 +14,7 @@ nobody has looked at. The page that this writes has the worst row in front.
     python benchmarks/robustness.py --graphs llama3-8b:64:layers=4 --jax fsdp8 --generated 0
     python benchmarks/robustness.py --graphs --jax --generated 30 --seed 7
 
-Needs the package commsched and comm-opt in build/bin; programs of JAX also need what jax_overlap.py needs. No GPU.
+Needs the package commsched; programs of JAX also need what jax_overlap.py needs. No GPU.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 """CommSched's orders of HLO modules against that of XLA's latency-hiding scheduler, if collectives take longer than
 planned.
 
-Two referees, and one timeline for both: that of comm IR, with one stream for all collectives. *our costs* are those
-that CommSched plans with. *XLA's costs* are what XLA's latency estimator told XLA's scheduler, from its log: every
-kernel and every collective that XLA's own order has. A collective that CommSched took apart or merged is read off
-those of its kind and group by its bytes.
+Two referees, and one timeline for both, that of the front end for XLA. *Our costs* are those that CommSched plans with.
+*XLA's costs* are what XLA's latency estimator told XLA's scheduler, from its log: every kernel and every collective
+that XLA's own order has. A collective that CommSched took apart or merged is read off those of its kind and group by
+its bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import argparse
 import bisect
 import collections
 import json
-import math
 import os
 import pathlib
 import re
@@ -27,16 +26,13 @@ import tempfile
 import jax_overlap
 import robustness_play
 
-COMM_OPT = pathlib.Path(__file__).resolve().parents[1] / "build" / "bin" / "comm-opt"
+from commsched import _commsched, traces
+
 OURS, THEIRS = "our costs", "XLA's costs"
 # What XLA's estimator writes, and how much of it: each kernel and each collective that it was asked about.
 LOGGED = "sol_latency_estimator=10"
 _KERNEL = re.compile(r"(?:NodeCost: .*? for|calculated cost for:) ([\w.\-]+?)(?:: | ?\. Cost: )([\d.e+\-]+)")
 _COLLECTIVE = re.compile(r"Computed collective time for ([\w.\-]+): ([\d.e+\-]+) us")
-_TIME = re.compile(r"(#comm\.cost<time = )(\d+)")
-_NAME = re.compile(r'loc\("([^"]+)"\)$')
-_GROUP = re.compile(r"comm\.group (@\S+) (.*?)(?: loc\(.*)?$", re.MULTILINE)
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)[a-z]+(\d+)")
 
 
 # ---------------------------------------------------------------------- XLA's costs
@@ -48,14 +44,6 @@ def costs_of(log: str) -> tuple[dict[str, int], dict[str, int]]:
         {name: round(float(us) * 1000) for name, us in pattern.findall(log)} for pattern in (_KERNEL, _COLLECTIVE)
     )
     return kernels, collectives
-
-
-def operand_bytes(line: str) -> int:
-    """Bytes of the operands of a collective in comm IR."""
-    total = 0
-    for shape, bits in _TENSOR.findall(line[line.rindex(" : (") : line.rindex(" -> ")]):
-        total += math.prod(int(extent) for extent in shape.split("x") if extent) * max(1, int(bits) // 8)
-    return total
 
 
 def between(samples: list[tuple[int, int]], of_group: list[tuple[int, int]], size: int) -> float:
@@ -73,69 +61,91 @@ def between(samples: list[tuple[int, int]], of_group: list[tuple[int, int]], siz
     return low_time + (high_time - low_time) * (size - low) / max(1, high - low)
 
 
+def operand_bytes(start: dict) -> int:
+    """Bytes of the operands of a collective. A report counts those of an all-gather's result."""
+    return start["bytes"] // start["ranks"] if start["kind"] == "all_gather" else start["bytes"]
+
+
 class XlaCosts:
     """The costs of XLA's estimator for a module in XLA's order and for what CommSched makes of it."""
 
-    def __init__(self, text: str, log: str) -> None:
+    def __init__(self, given: dict, log: str) -> None:
+        """`given`: the report of the module in XLA's order."""
         self.kernels, known = costs_of(log)
         # Indexed by name: the bytes and the time; and by kind and group: the same, ascending.
         self.known: dict[str, tuple[int, int]] = {}
-        self.samples: dict[tuple[str, str], list[tuple[int, int]]] = collections.defaultdict(list)
+        self.samples: dict[tuple, list[tuple[int, int]]] = collections.defaultdict(list)
         self.unknown: set[str] = set()
-        groups = dict(_GROUP.findall(text))
-        for line in text.split("\n"):
-            name = _NAME.search(line)
-            if "!comm.future<" in line and " = comm.wait " not in line and name and name[1] in known:
-                sample = operand_bytes(line), known[name[1]]
-                self.known[name[1]] = sample
-                self.samples[self._kind(line, groups)].append(sample)
+        for start in starts_of(given):
+            if start["name"] in known and "kind" in start:
+                sample = operand_bytes(start), known[start["name"]]
+                self.known[start["name"]] = sample
+                self.samples[self._kind(start)].append(sample)
         for samples in self.samples.values():
             samples.sort()
 
     @staticmethod
-    def _kind(line: str, groups: dict[str, str]) -> tuple[str, str]:
-        kind, group = re.search(r" = comm\.(\w+) ", line), re.search(r" on (@\S+)", line)
-        return kind[1], groups.get(group[1], "") if group else ""
+    def _kind(start: dict) -> tuple:
+        return start["kind"], start["ranks"], start["nodes"]
 
-    def collective(self, line: str, groups: dict[str, str], planned: int) -> int:
-        """The time of a collective. `planned` if XLA had none of its kind and group."""
-        name, size = _NAME.search(line), operand_bytes(line)
-        if name and self.known.get(name[1], (None,))[0] == size:
-            return self.known[name[1]][1]
-        kind = self._kind(line, groups)
-        samples = self.samples.get(kind)
+    def collective(self, start: dict) -> int:
+        """The time of a start. The planned one if XLA had none of its kind and group."""
+        name = start["name"]
+        samples = self.samples.get(self._kind(start)) if "kind" in start else None
         if not samples:
-            self.unknown.add(name[1] if name else line)
-            return planned
-        of_group = [sample for (_, group), found in self.samples.items() if group == kind[1] for sample in found]
+            self.unknown.add(name)
+            return start["cost_ns"]
+        size = operand_bytes(start)
+        if self.known.get(name, (None,))[0] == size:
+            return self.known[name][1]
+        group = self._kind(start)[1:]
+        of_group = [sample for (_, *shape), found in self.samples.items() if tuple(shape) == group for sample in found]
         return round(between(samples, of_group, size))
 
-    def applied(self, text: str) -> str:
-        """`text`, comm IR with the names of instructions, with XLA's costs."""
-        groups = dict(_GROUP.findall(text))
-        text = robustness_play.with_times(text, lambda line, time: self.collective(line, groups, time))
-        lines = text.split("\n")
-        for at, line in enumerate(lines):
-            name, time = _NAME.search(line), _TIME.search(line)
-            if " = comm.compute " not in line or not name or not time:
-                continue
-            if name[1] in self.kernels:
-                lines[at] = f"{line[: time.start(2)]}{self.kernels[name[1]]}{line[time.end(2) :]}"
-            elif int(time[2]):
-                self.unknown.add(name[1])
-        return "\n".join(lines)
+    def times(self, report: dict) -> tuple[dict[str, int], dict[str, int]]:
+        """The times of the kernels and of the collectives of a module, by name."""
+        return self.kernels, {start["name"]: self.collective(start) for start in starts_of(report)}
+
+
+class OurCosts:
+    """The costs that the module was scheduled with."""
+
+    def __init__(self) -> None:
+        self.unknown: set[str] = set()
+
+    def times(self, report: dict) -> tuple[dict[str, int], dict[str, int]]:
+        return {}, {start["name"]: start["cost_ns"] for start in starts_of(report)}
 
 
 # ---------------------------------------------------------------------- one program
 
 
-def imported(module: bytes, machine: str, folder: pathlib.Path) -> str:
-    """A module as comm IR, in its order, with the names of instructions."""
-    file, output = folder / "module.pb", folder / "module.mlir"
-    file.write_bytes(module)
-    flags = [f"--comm-machine={machine}", "--mlir-print-debuginfo", "--mlir-print-local-scope"]
-    subprocess.run([COMM_OPT, "--import-hlo", file, *flags, "-o", output], check=True, stderr=subprocess.DEVNULL)
-    return output.read_text()
+def starts_of(report: dict) -> list[dict]:
+    """Everything that the module starts and waits for: collectives, copies, and kernels on other streams."""
+    return [start for computation in report["computations"] for start in computation["starts"]]
+
+
+def measured(module: bytes, machine: str, times: dict[str, int]) -> dict:
+    """The report of a module in its own order, in which the named instructions take these times, in ns."""
+    _, report = _commsched.schedule_hlo(module, json.dumps({"machine": traces.machine_of(machine), "measure": times}))
+    return json.loads(report)
+
+
+def play(module: bytes, machine: str, costs: XlaCosts | OurCosts, scales: tuple[float, ...]) -> robustness_play.Played:
+    """Plays a module in its own order at each of the scales."""
+    plain = measured(module, machine, {})
+    kernels, collectives = costs.times(plain)
+    reports = [
+        measured(module, machine, {**kernels, **{name: round(time * scale) for name, time in collectives.items()}})
+        for scale in scales
+    ]
+    if kernels:
+        costs.unknown |= {name for one in reports[0]["computations"] for name in one.get("untimed", [])}
+    return robustness_play.Played(
+        ms=tuple(report["makespan_ns"]["before"] / robustness_play.MS for report in reports),
+        peak_bytes=plain["peak_bytes"]["before"],
+        collectives=sum(computation["collectives"] for computation in plain["computations"]),
+    )
 
 
 def compiled(config, folder: pathlib.Path) -> bytes:
@@ -154,32 +164,28 @@ def rows_of(module: bytes, log: str, machine: str, referees, objectives, scales,
     """The rows of one module, one per referee."""
     import commsched.jax
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        profile = robustness_play.on_one_stream(machine, folder)
-        given = imported(module, machine, folder)
-        answers = {}
-        for objective in objectives:
-            scheduled, _ = commsched.jax.schedule(module, machine=machine, objective=objective, buckets=buckets)
-            answers[objective] = imported(scheduled, machine, folder)
-        rows = []
-        for referee in referees:
-            costs = XlaCosts(given, log) if referee == THEIRS else None
-            judged = costs.applied if costs else str
-            peer = robustness_play.play(judged(given), profile, scales)
-            ours = {o: robustness_play.play(judged(text), profile, scales) for o, text in answers.items()}
-            rows.append(
-                {
-                    "referee": referee,
-                    "against": "XLA",
-                    "nodes": given.count(" = "),
-                    "peer_ms": list(peer.ms),
-                    "limit_bytes": peer.peak_bytes,
-                    "answers": {o: {"ms": list(p.ms), "peak_bytes": p.peak_bytes} for o, p in ours.items()},
-                    "unknown": sorted(costs.unknown) if costs else [],
-                }
-            )
-        return rows
+    given = measured(module, machine, {})
+    answers = {
+        objective: commsched.jax.schedule(module, machine=machine, objective=objective, buckets=buckets)[0]
+        for objective in objectives
+    }
+    rows = []
+    for referee in referees:
+        costs = XlaCosts(given, log) if referee == THEIRS else OurCosts()
+        peer = play(module, machine, costs, scales)
+        ours = {o: play(answer, machine, costs, scales) for o, answer in answers.items()}
+        rows.append(
+            {
+                "referee": referee,
+                "against": "XLA",
+                "nodes": sum(computation["nodes"] for computation in given["computations"]),
+                "peer_ms": list(peer.ms),
+                "limit_bytes": peer.peak_bytes,
+                "answers": {o: {"ms": list(p.ms), "peak_bytes": p.peak_bytes} for o, p in ours.items()},
+                "unknown": sorted(costs.unknown),
+            }
+        )
+    return rows
 
 
 def study(config: dict, machine: str, referees, objectives, scales) -> list[dict]:

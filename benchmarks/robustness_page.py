@@ -34,7 +34,7 @@ roofline and its own model of NCCL, under *XLA's costs* XLA with those of its la
 played with these: what happens if whoever made the order that is replaced is right, and we are not. A collective that
 XLA never priced, because CommSched took it apart or merged it, is read off those of its kind and group by its bytes:
 linear between two sizes, above the largest at the best rate of the group, below the smallest towards the least time of
-the group. A conditional is one operation, whose time is not multiplied.
+the group.
 
 *chosen* programs are those of the other benchmarks, on which settings were chosen; *generated* ones are drawn from the
 seed {seed}, and nobody had seen them.

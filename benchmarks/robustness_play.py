@@ -3,8 +3,8 @@
 
 """Plays a program in its own order, with the time of every collective multiplied by a factor.
 
-The program is comm IR in which every collective has its time, as the importers of FX graphs and of HLO modules write
-it. So an order that came from elsewhere is played by the same timeline as ours.
+The program is comm IR in which every collective has its time, as the importer of FX graphs writes it. So an order
+that came from elsewhere is played by the same timeline as ours.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import dataclasses
 import json
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import commsched
-from commsched.torch.options import machine_file, option_value
+from commsched.torch.options import option_value
 
 # By what the time of each collective is multiplied.
 SCALES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
@@ -40,8 +39,8 @@ class Played:
     collectives: int
 
 
-def with_times(text: str, time_of: Callable[[str, int], int]) -> str:
-    """`text` with another time for each collective, given its line and the time in it.
+def scaled(text: str, scale: float) -> str:
+    """`text` with the time of every collective multiplied by `scale`.
 
     Raises:
         ValueError: a collective has no time.
@@ -53,13 +52,8 @@ def with_times(text: str, time_of: Callable[[str, int], int]) -> str:
         found = _TIME.search(line)
         if found is None:
             raise ValueError(f"expected a collective with a time, got {line.strip()}")
-        lines[at] = f"{line[: found.start()]}{found[1]}{time_of(line, int(found[2]))}{line[found.end(2) :]}"
+        lines[at] = f"{line[: found.start()]}{found[1]}{round(int(found[2]) * scale)}{line[found.end(2) :]}"
     return "\n".join(lines)
-
-
-def scaled(text: str, scale: float) -> str:
-    """`text` with the time of every collective multiplied by `scale`."""
-    return with_times(text, lambda line, time: round(time * scale))
 
 
 def measured(text: str, machine: str) -> dict:
@@ -80,13 +74,3 @@ def play(text: str, machine: str, scales: tuple[float, ...] = SCALES) -> Played:
         peak_bytes=reports[0]["peak_bytes"]["after"],
         collectives=reports[0]["collectives"],
     )
-
-
-def on_one_stream(machine: str, folder: Path) -> str:
-    """A copy of a machine profile on which all collectives share a stream, as XLA:GPU runs them."""
-    source = machine_file(machine)
-    if source is None:
-        raise ValueError(f"expected a machine profile, got {machine}")
-    copy = folder / "one-stream.json"
-    copy.write_text(json.dumps({**json.loads(source.read_text()), "lanes": "one"}))
-    return str(copy)

@@ -24,10 +24,12 @@ extern "C" {
  * Schedules a serialized HloModuleProto. `options` is JSON: "machine" (a name or a path), "memory_budget_ratio",
  * "memory_limit_bytes" (a limit on the temporaries of the program; commschedXlaInstall also checks XLA's own count),
  * "effort", "donation" ("keep" or "drop" the donations of a scheduled module; matters to commschedXlaInstall alone),
- * and "dump" (a folder into which the transformation of commschedXlaInstall writes the modules that XLA hands over),
- * and "shuffle" (a seed: a random legal order in place of a good one, for tests). Returns 0, the module as `*module`
- * and a JSON object as `*report`. If the module stays as it was, `*module` is empty and the report's "kept_because"
- * says why. Returns 1 and the reason as `*report` if the options are wrong. Destroy both buffers in both cases.
+ * "dump" (a folder into which the transformation of commschedXlaInstall writes the modules that XLA hands over),
+ * "shuffle" (a seed: a random legal order in place of a good one, for tests), and "measure" (an object of times in ns
+ * by the names of instructions: the module keeps its order, and the report says what it takes with these times, and
+ * under "untimed" which instructions take time by the machine's model instead). Returns 0, the module as `*module` and
+ * a JSON object as `*report`. If the module stays as it was, `*module` is empty and the report's "kept_because" says
+ * why. Returns 1 and the reason as `*report` if the options are wrong. Destroy both buffers in both cases.
  */
 COMMSCHED_EXPORT int commschedScheduleHlo(const char *data, size_t length, const char *options, CommSchedBuffer *module,
                                           CommSchedBuffer *report);

@@ -12,7 +12,6 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/HloText.h"
-#include "CommSched/Frontends/Hlo/HloImport.h"
 #include "Hlo/WireFormat.h"
 #include "HloTestSupport.h"
 #include "llvm/ADT/StringExtras.h"
@@ -29,15 +28,10 @@ namespace {
 
 constexpr const char *kTexts[] = {"small-fsdp", "small-scan", "small-moe", "forms"};
 
-/// The report of a schedule and the import of a module, or why there is none.
+/// The report of a schedule, or why there is none.
 std::string reportOf(const HloModule &module, const HloOptions &options = {}) {
   Expected<HloResult> result = scheduleModule(module, h100(), options);
   return result ? formatv("{0:2}", json::Value(describe(module, *result))).str() : toString(result.takeError());
-}
-
-std::string importOf(const HloModule &module) {
-  Expected<std::string> text = importAsComm(module, h100());
-  return text ? *text : toString(text.takeError());
 }
 
 std::vector<std::string> sortedLines(StringRef text) {
@@ -58,13 +52,12 @@ class HloTexts : public testing::TestWithParam<const char *> {};
 
 } // namespace
 
-// Tests that text and message are the same module: same schedule, same order, same problem, same import.
+// Tests that text and message are the same module: same schedule, same order, same problem.
 TEST_P(HloTexts, SameAsTheMessage) {
   std::string bytes = readInput(GetParam() + Twine(".pb")), text = readInput(GetParam() + Twine(".txt"));
   HloModule module = cantFail(readModule(bytes));
   std::unique_ptr<HloFile> file = cantFail(HloFile::read(text, "x.txt"));
   EXPECT_EQ(reportOf(module), reportOf(file->module()));
-  EXPECT_EQ(importOf(module), importOf(file->module()));
   EXPECT_EQ(module.name, file->module().name);
   EXPECT_EQ(module.aliases.size(), file->module().aliases.size());
 }
@@ -201,7 +194,6 @@ TEST_P(HloTexts, Mutations) {
       ++refused;
       continue;
     }
-    EXPECT_FALSE(importOf((*file)->module()).empty());
     EXPECT_FALSE(reportOf((*file)->module(), options).empty());
   }
   EXPECT_GT(refused, kMutations / 10);

@@ -110,6 +110,30 @@ TEST(PjrtTransform, CallsBack) {
   EXPECT_TRUE(takeTransformReports().empty());
 }
 
+// Tests that a module that is measured with other times keeps its order and its collectives, and that its report has
+// their sizes.
+TEST(PjrtTransform, Measures) {
+  std::string module = readInput("small-fsdp.pb");
+  TransformResult plain = transformModule(module, optionsOf(R"({"measure": {}})"));
+  TransformResult slow = transformModule(module, optionsOf(R"({"measure": {"all-gather-start": 900000}})"));
+  EXPECT_EQ(plain.module, "");
+  EXPECT_EQ(slow.module, "");
+  EXPECT_EQ(plain.report.getString("kept_because"), "it is only measured");
+  const json::Object *before = plain.report.getObject("makespan_ns"), *after = slow.report.getObject("makespan_ns");
+  EXPECT_EQ(*before->getInteger("before"), *before->getInteger("after"));
+  EXPECT_GT(*after->getInteger("before"), *before->getInteger("before"));
+  EXPECT_GE(*after->getInteger("before"), 900'000);
+  const json::Object &entry = *slow.report.getArray("computations")->back().getAsObject();
+  EXPECT_FALSE(entry.getArray("untimed")->empty());
+  const json::Object &start = *entry.getArray("starts")->front().getAsObject();
+  EXPECT_EQ(start.getString("name"), "all-gather-start");
+  EXPECT_EQ(start.getInteger("cost_ns"), 900'000);
+  EXPECT_EQ(start.getString("kind"), "all_gather");
+  EXPECT_EQ(start.getInteger("ranks"), 4);
+  EXPECT_EQ(start.getInteger("nodes"), 1);
+  EXPECT_GT(*start.getInteger("bytes"), 0);
+}
+
 // Tests that a plugin without the extension is refused.
 TEST(PjrtTransform, NoExtension) {
   Api without = {sizeof(Api), nullptr};
@@ -125,6 +149,8 @@ TEST(PjrtTransform, WrongOptions) {
                             {"{\"x\": 1}", "'x'"},
                             {"{\"machine\": \"none-such\"}", "none-such"},
                             {"{\"memory_budget_ratio\": -2}", "memory-budget-ratio"},
+                            {"{\"measure\": {\"fusion.1\": -1}}", "measure (times in ns by instruction)"},
+                            {"{\"measure\": {\"fusion.1\": \"slow\"}}", "'measure'"},
                             {"{\"objective\": \"mean\"}", "objective (robust, regret or makespan)"},
                             {"{", "Expected"}}) {
     Expected<TransformOptions> options = parseTransformOptions(json);

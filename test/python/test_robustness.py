@@ -5,7 +5,6 @@
 XLA holds, played by it."""
 
 import itertools
-import os
 import pathlib
 import re
 import sys
@@ -41,13 +40,6 @@ func.func @main(%a: tensor<8xf32>, %x: tensor<8xf32>) -> (tensor<64xf32>, tensor
   return %w, %y : tensor<64xf32>, tensor<8xf32>
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def tool(monkeypatch):
-    beside = os.environ.get("COMMSCHED_COMM_RUN")
-    if beside:
-        monkeypatch.setattr(robustness_jax, "COMM_OPT", pathlib.Path(beside).with_name("comm-opt"))
 
 
 def test_collectives_alone_take_longer():

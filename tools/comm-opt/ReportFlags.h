@@ -33,9 +33,6 @@ public:
   /// The remaining command line, ended by a null pointer.
   std::vector<char *> &arguments() { return rest; }
 
-  /// The machine of --comm-machine; empty if it is not given.
-  llvm::StringRef machineName() const { return machine; }
-
   /// Makes the named machine the default of all passes. Fails if there is no such machine.
   llvm::Error setMachine(mlir::DialectRegistry &registry) const;
 

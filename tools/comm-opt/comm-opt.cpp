@@ -11,8 +11,6 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloImport.h"
-#include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"
@@ -37,14 +35,6 @@ static constexpr StringLiteral kOverview =
     "CommSched's MLIR optimizer driver: hides collectives behind computation\n\n"
     "EXAMPLE: comm-opt in.mlir --reorder-comm-overlap --comm-machine=h100-sxm --comm-report=report.json -o out.mlir\n";
 
-/// With this option the input is a scheduled module of XLA.
-static cl::opt<bool> &importsHlo() {
-  static cl::opt<bool> option(
-      "import-hlo", cl::desc("Read a scheduled module of XLA, serialized or as text, with the costs of --comm-machine"),
-      cl::cat(commsched::projectOptions()));
-  return option;
-}
-
 /// Reads the whole input, so that the output may replace it, and rejects input that cannot be a program.
 static Expected<std::unique_ptr<MemoryBuffer>> readInput(StringRef path) {
   auto buffer = MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/false, /*RequiresNullTerminator=*/true, std::nullopt);
@@ -59,27 +49,9 @@ static Expected<std::unique_ptr<MemoryBuffer>> readInput(StringRef path) {
   return MemoryBuffer::getMemBufferCopy(content, (*buffer)->getBufferIdentifier());
 }
 
-/// Reads a module of XLA as comm IR.
-static Expected<std::unique_ptr<MemoryBuffer>> readHlo(StringRef path, StringRef machine) {
-  auto buffer = MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (std::error_code code = buffer.getError())
-    return createFileError(path, code);
-  Expected<commsched::MachineModel> model =
-      commsched::MachineModel::load(machine.empty() ? StringRef(commsched::kDefaultMachine) : machine);
-  if (!model)
-    return model.takeError();
-  auto file = commsched::hlo::HloFile::read((*buffer)->getBuffer(), path);
-  if (!file)
-    return file.takeError();
-  Expected<std::string> text = commsched::hlo::importAsComm((*file)->module(), commsched::CostModel(std::move(*model)));
-  if (!text)
-    return createFileError(path, text.takeError());
-  return MemoryBuffer::getMemBufferCopy(*text, (*buffer)->getBufferIdentifier());
-}
-
-static Error run(StringRef input, StringRef output, StringRef machine, mlir::DialectRegistry &registry,
+static Error run(StringRef input, StringRef output, mlir::DialectRegistry &registry,
                  const mlir::MlirOptMainConfig &config) {
-  Expected<std::unique_ptr<MemoryBuffer>> buffer = importsHlo() ? readHlo(input, machine) : readInput(input);
+  Expected<std::unique_ptr<MemoryBuffer>> buffer = readInput(input);
   if (!buffer)
     return buffer.takeError();
   return commsched::writeWhole(output, [&](raw_ostream &os) -> Error {
@@ -100,7 +72,6 @@ static int optMain(int argc, char **argv) {
     mlir::registerAllPasses();
   commsched::registerAllPasses();
 
-  importsHlo();
   mlir::registerCLIOptions("CommSched's MLIR optimizer driver", registry);
   commsched::hideUncommonOptions();
   commsched::ReportFlags reportFlags(argc, argv);
@@ -124,7 +95,7 @@ static int optMain(int argc, char **argv) {
     return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, input, output, registry));
 
   int status = EXIT_SUCCESS;
-  handleAllErrors(run(input, output, reportFlags.machineName(), registry, config), [&](const ErrorInfoBase &error) {
+  handleAllErrors(run(input, output, registry, config), [&](const ErrorInfoBase &error) {
     status = EXIT_FAILURE;
     if (std::string message = error.message(); !message.empty())
       WithColor::error(errs(), "comm-opt") << message << "\n";

@@ -105,8 +105,8 @@ static int64_t convolutionFlops(const HloInstruction &call, const HloComputation
   return features > 0 ? multiply(multiply(2, output->numElements()), kernel->numElements() / features) : 0;
 }
 
-HloCosts::HloCosts(const HloModule &module, const CostModel &model)
-    : module(module), model(model), flopsOf(module.computations.size(), 0),
+HloCosts::HloCosts(const HloModule &module, const CostModel &model, const StringMap<Ns> *times)
+    : module(module), model(model), times(times), flopsOf(module.computations.size(), 0),
       elementOf(module.computations.size(), ElementType::BF16), readOf(module.computations.size()),
       writtenOf(module.computations.size(), -1) {
   for (int32_t at : module.calleesFirst) {
@@ -250,6 +250,13 @@ KernelCost HloCosts::ofAsyncKernel(const HloInstruction &start) const {
 }
 
 KernelCost HloCosts::ofCopy(Bytes bytes) const { return priced({0, multiply(2, bytes), ElementType::Other}); }
+
+std::optional<Ns> HloCosts::givenTime(StringRef name) const {
+  if (!hasGivenTimes())
+    return std::nullopt;
+  auto found = times->find(name);
+  return found == times->end() ? std::nullopt : std::optional(found->second);
+}
 
 const HloInstruction *HloCosts::wrappedBy(const HloInstruction *start) const {
   if (!start->is("async-start") || start->called.size() != 1)

@@ -52,8 +52,8 @@ struct CollectiveCost {
 
 class HloCosts {
 public:
-  /// Keeps references to both. O(instructions).
-  HloCosts(const HloModule &module, const CostModel &model);
+  /// Keeps references to all of them. O(instructions).
+  HloCosts(const HloModule &module, const CostModel &model, const llvm::StringMap<Ns> *times = nullptr);
 
   /// A kernel, or nothing. Not for loops and calls.
   KernelCost ofKernel(const HloInstruction &instruction, const HloComputation &parent) const;
@@ -64,6 +64,11 @@ public:
   KernelCost ofAsyncKernel(const HloInstruction &start) const;
   /// What an asynchronous copy takes.
   KernelCost ofCopy(Bytes bytes) const;
+
+  /// The time of an instruction that was given by its name; none if there is none. It counts more than the model's.
+  std::optional<Ns> givenTime(llvm::StringRef name) const;
+  /// Whether any time was given by name.
+  bool hasGivenTimes() const { return times && !times->empty(); }
 
   /// The collective in an async-start; the instruction itself otherwise.
   const HloInstruction *wrappedBy(const HloInstruction *start) const;
@@ -81,6 +86,8 @@ private:
 
   const HloModule &module;
   const CostModel &model;
+  /// Null if there are none.
+  const llvm::StringMap<Ns> *times;
   /// Indexed by computation: operations of the products in it and in what it calls, their element type, and what it
   /// reads of each parameter (-1: all of it).
   std::vector<int64_t> flopsOf;

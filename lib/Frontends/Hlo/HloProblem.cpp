@@ -179,6 +179,10 @@ Error Loader::loadNode(NodeId id) {
     loadCall(node, instruction);
   } else if (Error error = loadStart(node, instruction)) {
     return error;
+  } else if (std::optional<Ns> time = costs.givenTime(instruction.name)) {
+    node.cost = *time;
+  } else if (costs.hasGivenTimes() && node.cost > 0) {
+    result.untimed.push_back(instruction.name.str());
   }
   result.work.isPinned |= node.pinned;
   return Error::success();

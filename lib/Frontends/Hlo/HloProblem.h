@@ -44,6 +44,8 @@ enum class CalleeCost : uint8_t { Before, After, Bound };
 struct LoadedComputation {
   Problem problem;
   int32_t collectives = 0, unknownKernels = 0, unknownLoops = 0;
+  /// As ComputationResult::untimed.
+  std::vector<std::string> untimed;
   /// For how long compute waits for collectives inside the callees, in one run of the computation, ns.
   Ns exposedInCallees = 0;
   /// What the computation needs where it is called, without times and peaks.

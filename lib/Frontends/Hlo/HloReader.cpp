@@ -218,7 +218,6 @@ Error Reader::readInstruction(StringRef bytes, HloInstruction &instruction, Inst
       instruction.hasSideEffect = field.value != 0;
       return true;
     case instruction_field::kFrontendAttributes:
-      instruction.frontendAttributes = field.bytes;
       instruction.isAnnotated = hasSchedulingGroup(field.bytes);
       return true;
     case instruction_field::kOutputOperandAliasing:

@@ -24,12 +24,23 @@ static json::Object describe(const HloModule &module, const ComputationResult &o
   json::Object peak = pair(one.peakBefore, one.peakAfter);
   peak["limit"] = one.limit;
   json::Array starts;
-  for (const StartReport &start : one.starts)
-    starts.push_back(json::Object{{"name", json::fixUTF8(start.name)},
-                                  {"cost_ns", start.cost},
-                                  {"exposed_ns", pair(start.exposedBefore, start.exposedAfter)},
-                                  {"reason", json::fixUTF8(start.reason)}});
-  return json::Object{{"name", json::fixUTF8(module.computations[one.computation].name)},
+  for (const StartReport &start : one.starts) {
+    json::Object described{{"name", json::fixUTF8(start.name)},
+                           {"cost_ns", start.cost},
+                           {"exposed_ns", pair(start.exposedBefore, start.exposedAfter)},
+                           {"reason", json::fixUTF8(start.reason)}};
+    if (start.kind) {
+      described["kind"] = stringify(*start.kind);
+      described["bytes"] = start.bytes;
+      described["ranks"] = start.shape.ranks;
+      described["nodes"] = start.shape.nodes;
+    }
+    starts.push_back(std::move(described));
+  }
+  json::Array untimed;
+  for (StringRef name : one.untimed)
+    untimed.push_back(json::fixUTF8(name));
+  json::Object result{{"name", json::fixUTF8(module.computations[one.computation].name)},
                       {"instructions", static_cast<int64_t>(module.computations[one.computation].instructions.size())},
                       {"nodes", one.nodes},
                       {"collectives", one.collectives},
@@ -43,6 +54,9 @@ static json::Object describe(const HloModule &module, const ComputationResult &o
                       {"unknown_kernels", one.unknownKernels},
                       {"unknown_loops", one.unknownLoops},
                       {"starts", std::move(starts)}};
+  if (!one.untimed.empty())
+    result["untimed"] = std::move(untimed);
+  return result;
 }
 
 json::Object commsched::hlo::describe(const HloModule &module, const HloResult &result) {

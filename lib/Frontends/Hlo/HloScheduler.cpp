@@ -34,7 +34,7 @@ namespace {
 class ModuleScheduler {
 public:
   ModuleScheduler(const HloModule &module, const CostModel &model, const HloOptions &options)
-      : module(module), costs(module, model), options(options), carried(module.computations.size()),
+      : module(module), costs(module, model, &options.times), options(options), carried(module.computations.size()),
         callees(module.computations.size()), mergeKeys(module.computations.size()) {}
 
   Error run(HloResult &result);
@@ -47,8 +47,8 @@ private:
   /// The limit on the peak of a computation whose given order has the peak `given`.
   Bytes limitOf(Bytes given, bool isEntry) const;
   Schedule search(const LoadedComputation &loaded, Bytes limit) const;
-  void explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
-                     ComputationResult &result) const;
+  Error explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
+                      ComputationResult &result);
 
   const HloModule &module;
   HloCosts costs;
@@ -148,12 +148,23 @@ std::vector<bool> ModuleScheduler::findRunning() const {
   return running;
 }
 
-void ModuleScheduler::explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
-                                    ComputationResult &result) const {
+Error ModuleScheduler::explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
+                                     ComputationResult &result) {
   auto nameOf = [&](NodeId node) { return "'" + graph.instructionOf(node).name.str() + "'"; };
-  for (const StartOutcome &outcome : explain(loaded.problem, schedule, result.limit))
-    result.starts.push_back({graph.instructionOf(outcome.start).name.str(), loaded.problem.nodes[outcome.start].cost,
-                             outcome.exposedBefore, outcome.exposedAfter, describe(outcome.reason, nameOf)});
+  for (const StartOutcome &outcome : explain(loaded.problem, schedule, result.limit)) {
+    const HloInstruction &start = graph.instructionOf(outcome.start);
+    result.starts.push_back({start.name.str(), loaded.problem.nodes[outcome.start].cost, outcome.exposedBefore,
+                             outcome.exposedAfter, describe(outcome.reason, nameOf)});
+    Expected<std::optional<CollectiveCost>> collective = costs.ofCollective(start, graph.computation());
+    if (!collective)
+      return collective.takeError();
+    if (!*collective)
+      continue;
+    result.starts.back().kind = (*collective)->kind;
+    result.starts.back().shape = (*collective)->shape;
+    result.starts.back().bytes = (*collective)->bytes;
+  }
+  return Error::success();
 }
 
 /// The share of the solver's own effort, in percent, that a search with buckets gets here. It is four searches in one
@@ -227,8 +238,7 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
   result.makespanAfter = schedule.makespan;
   result.exposedAfter = simulate(schedule.carriedOut(problem), schedule.order).exposedTotal + loaded.exposedInCallees;
   result.peakAfter = schedule.peak;
-  explainStarts(graph, loaded, schedule, result);
-  return Error::success();
+  return explainStarts(graph, loaded, schedule, result);
 }
 
 Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
@@ -258,6 +268,7 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   result.collectives = before->collectives;
   result.unknownKernels = before->unknownKernels;
   result.unknownLoops = before->unknownLoops;
+  result.untimed = before->untimed;
 
   Expected<LoadedComputation> least = loadComputation(graph, costs, callees, CalleeCost::Bound, isEntry, keys);
   if (!least)

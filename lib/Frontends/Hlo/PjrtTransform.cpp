@@ -190,6 +190,15 @@ static std::optional<Objective> parseObjective(std::optional<StringRef> text) {
   return std::nullopt;
 }
 
+/// Reads times of instructions by name into `times`. Returns false if one is not a time.
+static bool readTimes(const json::Object &object, StringMap<Ns> &times) {
+  return all_of(object, [&](const auto &entry) {
+    std::optional<int64_t> time = entry.second.getAsInteger();
+    times[entry.first] = time.value_or(0);
+    return time && *time >= 0 && *time <= kMaxNs;
+  });
+}
+
 Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text) {
   Expected<json::Value> parsed = json::parse(text);
   if (!parsed)
@@ -215,6 +224,8 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
       options.donation = Donation::Drop;
     else if (name == "shuffle" && value.getAsInteger())
       options.schedule.shuffle = *value.getAsInteger();
+    else if (name == "measure" && value.getAsObject() && readTimes(*value.getAsObject(), options.schedule.times))
+      options.schedule.measureOnly = true;
     else if (name == "dump" && value.getAsString())
       options.dump = value.getAsString()->str();
     else if (name == "buckets" && value.getAsBoolean())
@@ -227,8 +238,8 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
       limit = *value.getAsInteger();
     else
       return createStringError("expected machine, memory_budget_ratio, memory_limit_bytes, effort, objective (robust, "
-                               "regret or makespan), donation (keep or drop), buckets, asynchronous, dump or shuffle, "
-                               "got '" +
+                               "regret or makespan), donation (keep or drop), buckets, asynchronous, dump, shuffle or "
+                               "measure (times in ns by instruction), got '" +
                                name + "'");
   }
   Expected<MemoryBudget> budget = MemoryBudget::parse(ratio, limit);
@@ -277,7 +288,8 @@ TransformResult commsched::hlo::transformModule(StringRef bytes, const Transform
   Bytes donated = donatedBytes(*module);
   std::optional<RewrittenModule> rewritten;
   std::string whyNot;
-  if ((options.rewrite.buckets || options.rewrite.asynchronous) && !options.schedule.shuffle) {
+  bool keepsCollectives = options.schedule.shuffle || options.schedule.measureOnly;
+  if ((options.rewrite.buckets || options.rewrite.asynchronous) && !keepsCollectives) {
     Expected<RewrittenModule> answer = tryRewriting(*module, options);
     if (!answer)
       whyNot = toString(answer.takeError());

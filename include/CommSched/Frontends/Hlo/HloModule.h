@@ -81,7 +81,7 @@ struct HloInstruction {
   /// Of a collective: the dimension that it gathers, scatters or splits.
   llvm::SmallVector<int64_t, 1> dimensions;
   /// As they are serialized.
-  llvm::StringRef backendConfig, customCallTarget, frontendAttributes;
+  llvm::StringRef backendConfig, customCallTarget;
   llvm::SmallVector<int64_t, 2> contractedOfLhs;
   /// Of a convolution, in a custom call too: the dimension of its kernel that indexes the features of its output; -1:
   /// none.

@@ -18,6 +18,7 @@
 #include "CommSched/Machine/CostTimes.h"
 #include "CommSched/Support/MemoryBudget.h"
 #include "CommSched/Support/Objective.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
 
 namespace commsched::hlo {
@@ -38,6 +39,9 @@ struct HloOptions {
   bool buckets = false;
   /// Whether every computation keeps its order.
   bool measureOnly = false;
+  /// Times of instructions by name, ns, in place of those of the model. Who judges orders with other costs than those
+  /// that they were made with sets them.
+  llvm::StringMap<Ns> times = {};
   /// If not empty: why every computation keeps its order; bounds are computed nevertheless.
   std::string keepBecause;
   /// What XLA's temporaries may grow by in any case, bytes: holes between small buffers do not matter.
@@ -46,11 +50,16 @@ struct HloOptions {
   int64_t squeezePpm = 0;
 };
 
-/// What a schedule does to one start: exposed time in ns, and why it is exposed.
+/// One start in a schedule: its exposed time in ns, and why it is exposed.
 struct StartReport {
   std::string name;
   Ns cost = 0, exposedBefore = 0, exposedAfter = 0;
   std::string reason;
+  /// The kind of a collective, the shape of its widest group, and its bytes as in Node::bytes. None for copies and
+  /// kernels.
+  std::optional<CollectiveKind> kind = std::nullopt;
+  GroupShape shape = {};
+  Bytes bytes = 0;
 };
 
 /// One computation that the program runs: the entry, or what a loop, a branch or a call runs.
@@ -75,6 +84,8 @@ struct ComputationResult {
   std::vector<int32_t> sequence;
   /// One per start, in the given order.
   std::vector<StartReport> starts;
+  /// If HloOptions::times has entries: the names of the kernels and collectives that take time and have none.
+  std::vector<std::string> untimed;
 };
 
 struct HloResult {

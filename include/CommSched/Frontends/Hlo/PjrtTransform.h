@@ -40,8 +40,9 @@ struct TransformOptions {
 };
 
 /// Reads settings from JSON: {"machine", "memory_budget_ratio", "memory_limit_bytes", "effort", "donation": "keep" or
-/// "drop", "buckets", "asynchronous", "dump", "shuffle": a seed}, all of them optional. Fails, in one line, if a
-/// setting is unknown or out of range.
+/// "drop", "buckets", "asynchronous", "dump", "shuffle": a seed, "measure": {NAME: ns}}, all of them optional. With
+/// "measure", the module keeps its order and its collectives, and the report says what it takes if the named
+/// instructions take these times. Fails, in one line, if a setting is unknown or out of range.
 llvm::Expected<TransformOptions> parseTransformOptions(llvm::StringRef json);
 
 /// Schedules a module as the callback does, whether or not parameters are donated. The report is a JSON object:
