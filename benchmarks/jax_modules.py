@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 """Writes the small modules of test/Frontends/Inputs: what XLA hands to a transformation after scheduling, without the
-parts that name source files and shardings, and the temporaries that XLA's buffer assignment finds for them. Compares
-modules with their text."""
+parts that name source files and shardings, and the temporaries that XLA's buffer assignment finds for them."""
 
 from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
 import tempfile
 from collections.abc import Iterator
 
@@ -98,34 +96,3 @@ def write_small(folder: pathlib.Path) -> int:
         temporaries[name] = compiled.memory_analysis().temp_size_in_bytes
     (folder / "temporaries.json").write_text(json.dumps(temporaries) + "\n")
     return 0
-
-
-def compare_text(name: str, tools: pathlib.Path) -> list[str]:
-    """What differs between a program's module and its text for the tools in the folder `tools`: the report, and
-    the report for the order that was written, which XLA's parser reads in between."""
-    import jax_programs
-    from jaxlib import _hlo
-
-    step, arguments = jax_programs.training_step(jax_programs.find(name))
-    compiled = step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile()
-    (module,) = compiled.runtime_executable().hlo_modules()
-    differences = []
-    with tempfile.TemporaryDirectory() as folder:
-        files = pathlib.Path(folder)
-
-        def report_of(module: pathlib.Path, written: pathlib.Path) -> str:
-            report = files / "report.json"
-            run = [tools / "commsched-hlo", module, "--report", report, "-o", written]
-            subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
-            return report.read_text()
-
-        message, text = files / "module.pb", files / "module.txt"
-        message.write_bytes(module.as_serialized_hlo_module_proto())
-        text.write_text(compiled.as_text())
-        for what in ("as XLA gave it", "in the new order"):
-            new_message, new_text = files / "new.pb", files / "new.txt"
-            if report_of(message, new_message) != report_of(text, new_text):
-                differences.append(f"report {what}")
-            _hlo.hlo_module_from_text(new_text.read_text())
-            message, text = new_message.rename(files / "again.pb"), new_text.rename(files / "again.txt")
-    return differences

@@ -9,7 +9,6 @@
     jax_overlap.py --no-buckets ...                           another order alone
     jax_overlap.py --donates ...                              the steps donate their parameters and moments
     jax_overlap.py --small FOLDER                             the modules of test/Frontends/Inputs
-    jax_overlap.py --text TOOLS [--programs NAME...]          compares modules with their text, for tools in a folder
 
 XLA is the referee: it verifies every module that comes back, and its buffer assignment says what temporaries it needs.
 Times are those of CommSched's timeline, for both orders. Each program runs in a process of its own. Needs jax, jaxlib,
@@ -163,16 +162,6 @@ def table(names: list[str], options: argparse.Namespace) -> int:
     return missed
 
 
-def text_table(names: list[str], tools: pathlib.Path) -> int:
-    """Prints for each program whether its module and its text are the same to the tools. Returns how many are not."""
-    missed = 0
-    for name in names:
-        differences = child(["--text", str(tools), "--run", name])
-        missed += differences != []
-        print(f"{name}: {'failed' if differences is None else '; '.join(differences) or 'the same'}", flush=True)
-    return missed
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", nargs="*", help="names (default: all)")
@@ -182,16 +171,8 @@ def main() -> int:
     parser.add_argument("--donates", action="store_true", help="the steps donate their parameters and moments")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the table here, too")
     parser.add_argument("--small", type=pathlib.Path, help="write the small modules of the tests into this folder")
-    parser.add_argument(
-        "--text", type=pathlib.Path, help="compare modules with their text; the folder of commsched-hlo"
-    )
     parser.add_argument("--run", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.run and arguments.text:
-        import jax_modules
-
-        print(json.dumps(jax_modules.compare_text(arguments.run, arguments.text)))
-        return 0
     if arguments.run:
         print(json.dumps(run(arguments.run, arguments.machine, arguments.buckets, arguments.donates)))
         return 0
@@ -203,8 +184,6 @@ def main() -> int:
 
         return jax_modules.write_small(arguments.small)
     names = arguments.programs or [c.name for c in jax_programs.PROGRAMS]
-    if arguments.text:
-        return 1 if text_table(names, arguments.text) else 0
     return 1 if table(names, arguments) else 0
 
 

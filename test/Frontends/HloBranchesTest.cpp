@@ -12,8 +12,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/HloRewriter.h"
-#include "CommSched/Frontends/Hlo/HloText.h"
 #include "HloTestSupport.h"
+#include "ModuleBuilder.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "gtest/gtest.h"
@@ -25,31 +25,36 @@ using namespace commsched::hlo::test;
 
 namespace {
 
-/// An entry that runs %block as {0} says. In %block, nothing runs while the collective does, although %k needs it not.
-std::string program(StringRef how) {
-  return formatv(R"(HloModule blocks, is_scheduled=true, num_partitions=4
-
-%body (p: f32[4096,4096]) -> f32[4096,4096] {{
-  %p = f32[4096,4096]{{1,0} parameter(0)
-  ROOT %o = f32[4096,4096]{{1,0} negate(%p)
+/// An entry that runs `block` by a `call` or a `conditional`. In `block`, nothing runs while the collective does,
+/// although the kernel `k` needs nothing of it.
+std::string program(StringRef opcode) {
+  const std::string shard = f32({4096, 4096}), whole = f32({16384, 4096});
+  ModuleBuilder builder;
+  int64_t body = builder.begin("body", /*isFused=*/true);
+  int64_t p = builder.parameter("p", shard, 0);
+  builder.add("o", "negate", shard, {p});
+  int64_t block = builder.begin("block");
+  int64_t b = builder.parameter("b", shard, 0);
+  int64_t start =
+      builder.add("s", "all-gather-start", tuple({shard, whole}), {b}, group({0, 1, 2, 3}) + dimensions({0}));
+  int64_t done = builder.add("d", "all-gather-done", whole, {start});
+  int64_t kernel = builder.add("k", "fusion", shard, {b}, called({body}));
+  builder.add("r", "custom-call", whole, {done, kernel}, target("join"));
+  builder.begin("main");
+  int64_t flag = builder.parameter("flag", pred({}), 0);
+  int64_t x = builder.parameter("x", shard, 1);
+  if (opcode == "call")
+    builder.add("c", opcode, whole, {x}, called({block}));
+  else
+    builder.add("c", opcode, whole, {flag, x, x}, called({block, block}));
+  return builder.serialize();
 }
 
-%block (b: f32[4096,4096]) -> f32[16384,4096] {{
-  %b = f32[4096,4096]{{1,0} parameter(0)
-  %s = (f32[4096,4096]{{1,0}, f32[16384,4096]{{1,0}) all-gather-start(%b), replica_groups={{{{0,1,2,3}}, dimensions={{0}
-  %d = f32[16384,4096]{{1,0} all-gather-done(%s)
-  %k = f32[4096,4096]{{1,0} fusion(%b), kind=kLoop, calls=%body
-  ROOT %r = f32[16384,4096]{{1,0} custom-call(%d, %k), custom_call_target="join"
-}
-
-ENTRY %main (flag: pred[], x: f32[4096,4096]) -> f32[16384,4096] {{
-  %flag = pred[] parameter(0)
-  %x = f32[4096,4096]{{1,0} parameter(1)
-  ROOT %c = f32[16384,4096]{{1,0} {0}
-}
-)",
-                 how)
-      .str();
+std::vector<StringRef> namesOf(const HloComputation &computation, ArrayRef<int32_t> order) {
+  std::vector<StringRef> names;
+  for (int32_t at : order)
+    names.push_back(computation.instructions[at].name);
+  return names;
 }
 
 class HloBlocks : public testing::TestWithParam<const char *> {};
@@ -59,31 +64,28 @@ class HloBlocks : public testing::TestWithParam<const char *> {};
 // Tests that what a call or a conditional runs is a block of its own: it gets another order, the report has its name,
 // and its caller takes as much less time.
 TEST_P(HloBlocks, OrderedByThemselves) {
-  std::string text = program(GetParam());
-  std::unique_ptr<HloFile> file = cantFail(HloFile::read(text, "blocks.txt"));
-  HloResult result = cantFail(scheduleModule(file->module(), h100(), {}));
+  std::string bytes = program(GetParam());
+  HloModule module = cantFail(readModule(bytes));
+  HloResult result = cantFail(scheduleModule(module, h100(), {}));
   ASSERT_EQ(result.computations.size(), 2u);
   const ComputationResult &block = result.computations[0], &entry = result.computations[1];
-  EXPECT_EQ(file->module().computations[block.computation].name, "block");
+  EXPECT_EQ(module.computations[block.computation].name, "block");
   EXPECT_EQ(block.collectives, 1);
   EXPECT_EQ(entry.collectives, 0);
   EXPECT_EQ(entry.makespanBefore, block.makespanBefore);
   EXPECT_EQ(entry.makespanAfter, block.makespanAfter);
   EXPECT_LT(block.makespanAfter, block.makespanBefore);
   EXPECT_EQ(entry.peakBefore, block.peakBefore);
-  std::string report = formatv("{0}", json::Value(describe(file->module(), result))).str();
+  std::string report = formatv("{0}", json::Value(describe(module, result))).str();
   EXPECT_NE(report.find(R"("name":"block")"), std::string::npos);
   // The kernel runs between start and done.
-  std::string written = cantFail(file->write(result));
-  EXPECT_GT(text.find("%k = "), text.find("%d = "));
-  EXPECT_LT(written.find("%s = "), written.find("%k = "));
-  EXPECT_LT(written.find("%k = "), written.find("%d = "));
+  EXPECT_EQ(namesOf(module.computations[block.computation], module.computations[block.computation].sequence),
+            (std::vector<StringRef>{"b", "s", "d", "k", "r"}));
+  EXPECT_EQ(namesOf(module.computations[block.computation], block.sequence),
+            (std::vector<StringRef>{"b", "s", "k", "d", "r"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Hlo, HloBlocks,
-                         testing::Values("call(%x), to_apply=%block",
-                                         "conditional(%flag, %x, %x), true_computation=%block, "
-                                         "false_computation=%block"));
+INSTANTIATE_TEST_SUITE_P(Hlo, HloBlocks, testing::Values("call", "conditional"));
 
 // Tests that the collectives in branches of XLA's own conditional are taken apart and ordered, that all branches and
 // the entry are in the report, and that the conditional is as long as its longest branch.

@@ -13,8 +13,8 @@
 
 #include "Hlo/HloTemporaries.h"
 #include "CommSched/Frontends/Hlo/HloRewriter.h"
-#include "CommSched/Frontends/Hlo/HloText.h"
 #include "HloTestSupport.h"
+#include "ModuleBuilder.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "gtest/gtest.h"
@@ -28,35 +28,50 @@ namespace {
 
 constexpr Bytes kArray = 4096;
 
-/// A program with kernels over arrays of kArray bytes; `kernel` is the operation in each of them.
-std::string program(StringRef kernel, StringRef entry) {
-  return formatv(R"(HloModule chain, is_scheduled=true
+/// What the kernels of a program do: element by element, or not.
+enum class Kernels : uint8_t { Elementwise, Reversing };
 
-%body (p: f32[1024]) -> f32[1024] {{
-  %p = f32[1024]{{0} parameter(0)
-  ROOT %o = f32[1024]{{0} {0}
+/// A program with kernels over arrays of kArray bytes.
+class Program {
+public:
+  explicit Program(Kernels kernels) {
+    body = builder.begin("body", /*isFused=*/true);
+    int64_t p = builder.parameter("p", f32({1024}), 0);
+    if (kernels == Kernels::Elementwise)
+      builder.add("o", "negate", f32({1024}), {p});
+    else
+      builder.add("o", "reverse", f32({1024}), {p}, dimensions({0}));
+    builder.begin("main");
+    x = builder.parameter("x", f32({1024}), 0);
+  }
+
+  int64_t kernel(StringRef name, int64_t operand) {
+    return builder.add(name, "fusion", f32({1024}), {operand}, called({body}));
+  }
+  int64_t join(StringRef name, int64_t first, int64_t second, int64_t size) {
+    return builder.add(name, "concatenate", f32({size}), {first, second}, dimensions({0}));
+  }
+  std::string serialize() const { return builder.serialize(); }
+
+  int64_t x = 0;
+
+private:
+  ModuleBuilder builder;
+  int64_t body = 0;
+};
+
+Bytes temporaries(const Program &program) {
+  std::string bytes = program.serialize();
+  return *temporariesOf(cantFail(readModule(bytes)));
 }
 
-ENTRY %main (x: f32[1024]) -> f32[1024] {{
-  %x = f32[1024]{{0} parameter(0)
-{1}}
-)",
-                 kernel, entry)
-      .str();
+/// x -> a -> b -> c -> r
+Program chain(Kernels kernels) {
+  Program program(kernels);
+  int64_t a = program.kernel("a", program.x), b = program.kernel("b", a);
+  program.kernel("r", program.kernel("c", b));
+  return program;
 }
-
-Bytes temporaries(StringRef text, ArrayRef<std::vector<int32_t>> sequences = {}) {
-  std::unique_ptr<HloFile> file = cantFail(HloFile::read(text, "chain.txt"));
-  return *temporariesOf(file->module(), sequences);
-}
-
-constexpr StringLiteral kElementwise = "negate(%p)", kReversed = "reverse(%p), dimensions={0}";
-// x -> a -> b -> c -> r
-constexpr StringLiteral kChain = R"(  %a = f32[1024]{0} fusion(%x), kind=kLoop, calls=%body
-  %b = f32[1024]{0} fusion(%a), kind=kLoop, calls=%body
-  %c = f32[1024]{0} fusion(%b), kind=kLoop, calls=%body
-  ROOT %r = f32[1024]{0} fusion(%c), kind=kLoop, calls=%body
-)";
 
 } // namespace
 
@@ -75,32 +90,28 @@ TEST(HloTemporaries, Xla) {
 // Tests that a kernel that takes its operand element by element writes in its place, and another one does not.
 TEST(HloTemporaries, InPlaceOfOperands) {
   // All of the chain is where the result is going to be.
-  EXPECT_EQ(temporaries(program(kElementwise, kChain)), 0);
+  EXPECT_EQ(temporaries(chain(Kernels::Elementwise)), 0);
   // a is where r is going to be. b and c overlap, so each has a place of its own.
-  EXPECT_EQ(temporaries(program(kReversed, kChain)), 2 * kArray);
+  EXPECT_EQ(temporaries(chain(Kernels::Reversing)), 2 * kArray);
 }
 
 // Tests that memory is used again after its last reader, and where a result is going to be until it is there.
 TEST(HloTemporaries, Results) {
   // a and b are both live when r is written, and nothing else is live before.
-  StringRef late = R"(  %a = f32[1024]{0} fusion(%x), kind=kLoop, calls=%body
-  %b = f32[1024]{0} fusion(%a), kind=kLoop, calls=%body
-  ROOT %r = f32[1024]{0} concatenate(%a, %b), dimensions={0}
-)";
-  EXPECT_EQ(temporaries(program(kReversed, late)), 2 * kArray);
+  Program late(Kernels::Reversing);
+  int64_t a = late.kernel("a", late.x);
+  late.join("r", a, late.kernel("b", a), 1024);
+  EXPECT_EQ(temporaries(late), 2 * kArray);
 }
 
 // Tests that an order is counted as it is given, and that a limit refuses one that needs more.
 TEST(HloTemporaries, Limit) {
-  StringRef pairs = R"(  %a = f32[1024]{0} fusion(%x), kind=kLoop, calls=%body
-  %b = f32[1024]{0} concatenate(%a, %a), dimensions={0}
-  %c = f32[1024]{0} fusion(%x), kind=kLoop, calls=%body
-  %d = f32[1024]{0} concatenate(%c, %c), dimensions={0}
-  ROOT %r = f32[1024]{0} concatenate(%b, %d), dimensions={0}
-)";
-  std::string text = program(kReversed, pairs);
-  std::unique_ptr<HloFile> file = cantFail(HloFile::read(text, "pairs.txt"));
-  const HloModule &module = file->module();
+  Program pairs(Kernels::Reversing);
+  int64_t a = pairs.kernel("a", pairs.x), b = pairs.join("b", a, a, 1024);
+  int64_t c = pairs.kernel("c", pairs.x), d = pairs.join("d", c, c, 1024);
+  pairs.join("r", b, d, 1024);
+  std::string bytes = pairs.serialize();
+  HloModule module = cantFail(readModule(bytes));
   std::vector<std::vector<int32_t>> sequences(module.computations.size());
   // x, then a and c together, and what is made of them afterwards.
   std::vector<int32_t> own = module.entryComputation().sequence;

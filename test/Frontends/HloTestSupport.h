@@ -15,7 +15,7 @@
 
 namespace commsched::hlo::test {
 
-/// Modules of XLA's in Inputs, each as NAME.pb and NAME.txt.
+/// Modules of XLA's in Inputs, each as NAME.pb.
 inline constexpr const char *kModules[] = {"small-fsdp", "small-scan", "small-moe"};
 
 /// A file of Inputs; empty if there is none of that name.

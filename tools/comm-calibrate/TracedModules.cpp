@@ -10,8 +10,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Frontends/Hlo/HloFile.h"
 #include "CommSched/Frontends/Hlo/HloPrices.h"
-#include "CommSched/Frontends/Hlo/HloText.h"
 #include "FromTrace.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -77,10 +77,10 @@ llvm::Error ModuleMatcher::add(const std::string &path) {
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!buffer)
     return llvm::createStringError("'" + path + "': " + buffer.getError().message());
-  llvm::Expected<std::unique_ptr<hlo::HloFile>> file = hlo::HloFile::read((*buffer)->getBuffer(), path);
+  llvm::Expected<hlo::HloFile> file = hlo::HloFile::read((*buffer)->getBuffer(), path);
   if (!file)
     return file.takeError();
-  llvm::Expected<std::vector<hlo::PricedInstruction>> prices = hlo::priceInstructions((*file)->module(), model);
+  llvm::Expected<std::vector<hlo::PricedInstruction>> prices = hlo::priceInstructions(file->module(), model);
   if (!prices)
     return prices.takeError();
   int64_t before = match.found;

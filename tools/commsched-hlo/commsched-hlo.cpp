@@ -6,13 +6,13 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Reads a scheduled module, serialized or as text, orders its instructions, and writes the module with the new order in
-// the form in which it came. Everything else in the file stays as it was, byte for byte.
+// Reads a scheduled module, orders its instructions, and writes the module with the new order. Everything else in the
+// file stays as it was, byte for byte.
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Frontends/Hlo/HloFile.h"
 #include "CommSched/Frontends/Hlo/HloRewriter.h"
-#include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"
@@ -25,8 +25,7 @@ using namespace llvm;
 using namespace commsched;
 
 static cl::OptionCategory category("commsched-hlo options");
-static cl::opt<std::string> inputPath(cl::Positional, cl::desc("<module.pb, .txt or .hlo>"), cl::init("-"),
-                                      cl::cat(category));
+static cl::opt<std::string> inputPath(cl::Positional, cl::desc("<module.pb>"), cl::init("-"), cl::cat(category));
 static cl::opt<std::string> outputPath("o", cl::desc("The module that is written (default: none)"),
                                        cl::value_desc("file"), cl::cat(category));
 static cl::opt<std::string> reportPath("report", cl::desc("The report as JSON"), cl::value_desc("file.json"),
@@ -85,13 +84,10 @@ static Error run() {
   auto buffer = MemoryBuffer::getFileOrSTDIN(inputPath, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (std::error_code code = buffer.getError())
     return createFileError(inputPath, code);
-  Expected<std::unique_ptr<hlo::HloFile>> file = hlo::HloFile::read((*buffer)->getBuffer(), inputPath);
+  Expected<hlo::HloFile> file = hlo::HloFile::read((*buffer)->getBuffer(), inputPath);
   if (!file)
     return file.takeError();
-  if ((buckets || asynchronous) && (*file)->isFromText())
-    return createFileError(inputPath, createStringError("--buckets and --asynchronous expect a serialized module, got "
-                                                        "text"));
-  const hlo::HloModule &module = (*file)->module();
+  const hlo::HloModule &module = file->module();
   CostModel model(std::move(*profile));
   hlo::HloOptions options;
   options.memory = *budget;
@@ -126,11 +122,8 @@ static Error run() {
   }
   if (outputPath.empty())
     return Error::success();
-  Expected<std::string> written = (*file)->write(*result);
-  if (!written)
-    return createFileError(inputPath, written.takeError());
   return writeWhole(outputPath, [&](raw_ostream &os) {
-    os << *written;
+    os << file->withModule(result->module);
     return Error::success();
   });
 }

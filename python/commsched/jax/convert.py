@@ -1,0 +1,92 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Converts HLO text to a serialized module and back, with the parser and the printer of jaxlib.
+
+    python -m commsched.jax.convert module.txt module.pb
+    python -m commsched.jax.convert module.pb module.txt
+
+The input is text if it begins with `HloModule`, as `compiled.as_text()` and XLA's --xla_dump_to print it. The tools of
+CommSched read serialized modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pathlib
+import re
+import sys
+from typing import Any
+
+# HloModuleProto.device_assignment, and the fields of DeviceAssignmentProto in xla_data.proto.
+_DEVICE_ASSIGNMENT = 15
+_REPLICAS, _PARTITIONS, _DEVICES, _DEVICE_IDS = 1, 2, 3, 1
+
+
+def to_bytes(text: str) -> bytes:
+    """HLO text as a serialized HloModuleProto. Raises an error of jaxlib if the text has a fault."""
+    module = _xla().hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    # XLA's message of a text lacks the number of devices, which a collective over all devices needs.
+    replicas, partitions = (
+        int(found[1]) if (found := re.search(rf"^HloModule .*\b{name}=(\d+)", text)) else 1
+        for name in ("replica_count", "num_partitions")
+    )
+    return module + _devices(replicas, partitions) if replicas * partitions > 1 else module
+
+
+def to_text(module: bytes) -> str:
+    """A serialized HloModuleProto as HLO text, to read: it lacks the number of devices."""
+    return _xla().HloModule.from_serialized_hlo_module_proto(module).to_string()
+
+
+def _xla() -> Any:
+    """jaxlib's binding of XLA's modules, whose types jax registers."""
+    importlib.import_module("jax")
+    return importlib.import_module("jaxlib._hlo")
+
+
+def _devices(replicas: int, partitions: int) -> bytes:
+    """The field of a module that assigns device r * partitions + p to partition p of replica r."""
+    assignment = _integer(_REPLICAS, replicas) + _integer(_PARTITIONS, partitions)
+    for partition in range(partitions):
+        ids = b"".join(_varint(replica * partitions + partition) for replica in range(replicas))
+        assignment += _message(_DEVICES, _message(_DEVICE_IDS, ids))
+    return _message(_DEVICE_ASSIGNMENT, assignment)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _integer(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("input", type=pathlib.Path, help="HLO text or a serialized HloModuleProto")
+    parser.add_argument("output", type=pathlib.Path, help="the file that is written, in the other form")
+    arguments = parser.parse_args()
+    try:
+        given = arguments.input.read_bytes()
+        if given.lstrip().startswith(b"HloModule"):
+            arguments.output.write_bytes(to_bytes(given.decode()))
+        else:
+            arguments.output.write_text(to_text(given))
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        print(f"commsched.jax.convert: error: '{arguments.input}': {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
