@@ -11,7 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched-c/Hlo.h"
-#include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "CommSched/Frontends/Hlo/Pjrt/PjrtTransform.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cstdlib>
 #include <cstring>

@@ -11,7 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloRewriter.h"
+#include "CommSched/Frontends/Hlo/Schedule/HloRewriter.h"
 #include "HloTestSupport.h"
 #include "ModuleBuilder.h"
 #include "llvm/Support/FormatVariadic.h"

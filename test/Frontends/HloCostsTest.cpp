@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloScheduler.h"
+#include "CommSched/Frontends/Hlo/Schedule/HloScheduler.h"
 #include "HloTestSupport.h"
 #include "ModuleBuilder.h"
 #include "gtest/gtest.h"

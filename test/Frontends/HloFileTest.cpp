@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloFile.h"
-#include "Hlo/WireFormat.h"
+#include "CommSched/Frontends/Hlo/Reader/HloFile.h"
+#include "Hlo/Reader/WireFormat.h"
 #include "HloTestSupport.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"

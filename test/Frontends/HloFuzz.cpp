@@ -11,8 +11,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloModule.h"
-#include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "CommSched/Frontends/Hlo/Pjrt/PjrtTransform.h"
+#include "CommSched/Frontends/Hlo/Reader/HloModule.h"
 
 using namespace llvm;
 using namespace commsched;

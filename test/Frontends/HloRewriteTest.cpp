@@ -12,11 +12,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloRewriter.h"
-#include "CommSched/Frontends/Hlo/PjrtTransform.h"
-#include "Hlo/HloFields.h"
-#include "Hlo/RewriteCollectives.h"
-#include "Hlo/WireFormat.h"
+#include "CommSched/Frontends/Hlo/Pjrt/PjrtTransform.h"
+#include "CommSched/Frontends/Hlo/Schedule/HloRewriter.h"
+#include "Hlo/Reader/HloFields.h"
+#include "Hlo/Reader/WireFormat.h"
+#include "Hlo/Write/RewriteCollectives.h"
 #include "HloTestSupport.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/xxhash.h"

@@ -11,8 +11,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Hlo/HloTemporaries.h"
-#include "CommSched/Frontends/Hlo/HloRewriter.h"
+#include "Hlo/Schedule/HloTemporaries.h"
+#include "CommSched/Frontends/Hlo/Schedule/HloRewriter.h"
 #include "HloTestSupport.h"
 #include "ModuleBuilder.h"
 #include "llvm/Support/FormatVariadic.h"

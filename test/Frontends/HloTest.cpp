@@ -11,10 +11,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloPrices.h"
-#include "CommSched/Frontends/Hlo/HloScheduler.h"
-#include "Hlo/HloCosts.h"
-#include "Hlo/WireFormat.h"
+#include "CommSched/Frontends/Hlo/Graph/HloPrices.h"
+#include "CommSched/Frontends/Hlo/Schedule/HloScheduler.h"
+#include "Hlo/Graph/HloCosts.h"
+#include "Hlo/Reader/WireFormat.h"
+#include "Hlo/Write/HloWriter.h"
 #include "HloTestSupport.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"

@@ -9,7 +9,7 @@
 #ifndef COMMSCHED_TEST_FRONTENDS_HLOTESTSUPPORT_H
 #define COMMSCHED_TEST_FRONTENDS_HLOTESTSUPPORT_H
 
-#include "CommSched/Frontends/Hlo/HloScheduler.h"
+#include "CommSched/Frontends/Hlo/Schedule/HloScheduler.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <string>
 

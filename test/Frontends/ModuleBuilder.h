@@ -22,8 +22,8 @@
 #ifndef COMMSCHED_TEST_FRONTENDS_MODULEBUILDER_H
 #define COMMSCHED_TEST_FRONTENDS_MODULEBUILDER_H
 
-#include "Hlo/HloFields.h"
-#include "Hlo/WireFormat.h"
+#include "Hlo/Reader/HloFields.h"
+#include "Hlo/Reader/WireFormat.h"
 #include <string>
 #include <vector>
 

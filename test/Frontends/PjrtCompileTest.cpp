@@ -12,11 +12,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Hlo/PjrtCompile.h"
-#include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "Hlo/Pjrt/PjrtCompile.h"
+#include "CommSched/Frontends/Hlo/Pjrt/PjrtTransform.h"
 #include "FakePjrt.h"
-#include "Hlo/HloFields.h"
-#include "Hlo/WireFormat.h"
+#include "Hlo/Reader/HloFields.h"
+#include "Hlo/Reader/WireFormat.h"
 #include "HloTestSupport.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"

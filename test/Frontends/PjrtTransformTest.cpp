@@ -11,7 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "CommSched/Frontends/Hlo/Pjrt/PjrtTransform.h"
 #include "FakePjrt.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "gtest/gtest.h"

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 MODEL = ["Scheduling/Model", "Support"]
+HLO = ["Frontends/Hlo/Write", "Frontends/Hlo/Graph", "Frontends/Hlo/Reader"]
 MAY = {
     "Support": [],
     "Machine": ["Support"],
@@ -22,7 +23,11 @@ MAY = {
     "Scheduling/Inductor": MODEL,
     "Scheduling/BufferPlan": MODEL,
     "Scheduling/Arena": ["Scheduling/BufferPlan", "Scheduling/Solver", *MODEL],
-    "Frontends/Hlo": ["Scheduling/Solver", "Scheduling/Bounds", "Machine", *MODEL],
+    "Frontends/Hlo/Reader": ["Machine", "Support"],
+    "Frontends/Hlo/Graph": ["Frontends/Hlo/Reader", "Machine", *MODEL],
+    "Frontends/Hlo/Write": ["Frontends/Hlo/Graph", "Frontends/Hlo/Reader", "Support"],
+    "Frontends/Hlo/Schedule": [*HLO, "Scheduling/Solver", "Scheduling/Bounds", "Machine", *MODEL],
+    "Frontends/Hlo/Pjrt": ["Frontends/Hlo/Schedule", *HLO, "Machine", "Support"],
     "Dialect": ["Support"],
     "Analysis": ["Dialect", "Machine", *MODEL],
     "Report": ["Analysis", "Dialect", "Machine", "Scheduling", *MODEL],

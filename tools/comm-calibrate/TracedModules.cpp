@@ -10,8 +10,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloFile.h"
-#include "CommSched/Frontends/Hlo/HloPrices.h"
+#include "CommSched/Frontends/Hlo/Graph/HloPrices.h"
+#include "CommSched/Frontends/Hlo/Reader/HloFile.h"
 #include "FromTrace.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"

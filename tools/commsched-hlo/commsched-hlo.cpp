@@ -11,8 +11,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloFile.h"
-#include "CommSched/Frontends/Hlo/HloRewriter.h"
+#include "CommSched/Frontends/Hlo/Reader/HloFile.h"
+#include "CommSched/Frontends/Hlo/Schedule/HloRewriter.h"
 #include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"

@@ -1,0 +1,106 @@
+//===- HloCosts.h - What instructions of XLA cost ---------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Durations of kernels and collectives by the models of a machine profile. XLA's own estimates are not in the module.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOCOSTS_H
+#define COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOCOSTS_H
+
+#include "CommSched/Frontends/Hlo/Reader/HloModule.h"
+#include "CommSched/Machine/CostModel.h"
+#include "CommSched/Support/Demand.h"
+#include "llvm/ADT/StringMap.h"
+#include <optional>
+
+namespace commsched::hlo {
+
+/// What a kernel does.
+struct KernelWork {
+  int64_t flops = 0;
+  Bytes bytes = 0;
+  /// The element type of its products.
+  ElementType element = ElementType::BF16;
+};
+
+struct KernelCost {
+  Ns time = 0;
+  Demand demand;
+  /// Whether bytes are all that is known of it, and whether its time is an entry of the machine's `ops`.
+  bool isUnknown = false, isMeasured = false;
+};
+
+struct CollectiveCost {
+  CollectiveKind kind = CollectiveKind::AllGather;
+  /// As in Node::bytes.
+  Bytes bytes = 0;
+  Ns time = 0;
+  Demand demand;
+  GroupShape shape;
+  /// The type of its largest operand.
+  ElementType element = ElementType::Other;
+  /// What `time` is taken from.
+  std::shared_ptr<const CollectiveCurve> curve;
+  /// Equal for collectives with equal groups.
+  int32_t group = 0;
+};
+
+class HloCosts {
+public:
+  /// Keeps references to all of them. O(instructions).
+  HloCosts(const HloModule &module, const CostModel &model, const llvm::StringMap<Ns> *times = nullptr);
+
+  /// A kernel, or nothing. Not for loops and calls.
+  KernelCost ofKernel(const HloInstruction &instruction, const HloComputation &parent) const;
+  /// A collective, synchronous or as a start; none if the instruction is not one. Fails if its groups are malformed.
+  llvm::Expected<std::optional<CollectiveCost>> ofCollective(const HloInstruction &instruction,
+                                                             const HloComputation &parent);
+  /// What the kernels of an async-start take together.
+  KernelCost ofAsyncKernel(const HloInstruction &start) const;
+  /// What an asynchronous copy takes.
+  KernelCost ofCopy(Bytes bytes) const;
+
+  /// The time of an instruction that was given by its name; none if there is none. It counts more than the model's.
+  std::optional<Ns> givenTime(llvm::StringRef name) const;
+  /// Whether any time was given by name.
+  bool hasGivenTimes() const { return times && !times->empty(); }
+
+  /// The collective in an async-start; the instruction itself otherwise.
+  const HloInstruction *wrappedBy(const HloInstruction *start) const;
+
+  const MachineModel &machine() const { return model.machine(); }
+  const ContentionModel &contention() const { return model.contention(); }
+
+private:
+  KernelWork workOf(const HloInstruction &instruction, const HloComputation &parent) const;
+  int64_t customCallFlops(const HloInstruction &call, const HloComputation &parent) const;
+  KernelCost priced(const KernelWork &work) const;
+  /// The entry of the machine's `ops` for the instruction: by its name and its results, or else by its name; null if
+  /// there is none.
+  const OpTime *findEntry(const HloInstruction &instruction) const;
+
+  const HloModule &module;
+  const CostModel &model;
+  /// Null if there are none.
+  const llvm::StringMap<Ns> *times;
+  /// Indexed by computation: operations of the products in it and in what it calls, their element type, and what it
+  /// reads of each parameter (-1: all of it).
+  std::vector<int64_t> flopsOf;
+  std::vector<ElementType> elementOf;
+  std::vector<llvm::SmallVector<Bytes, 4>> readOf;
+  /// Indexed by computation: bytes written by updates in place; -1: its whole result.
+  std::vector<Bytes> writtenOf;
+  llvm::StringMap<int32_t> groupIds;
+};
+
+/// Number of iterations of a loop by XLA's analysis; none if unknown.
+std::optional<int64_t> tripCountOf(const HloInstruction &loop);
+
+} // namespace commsched::hlo
+
+#endif // COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOCOSTS_H

@@ -1,0 +1,67 @@
+//===- HloProblem.h - A computation of XLA as a problem for the solver ------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// One node per instruction that is scheduled. Streams are those of XLA:GPU: one for kernels, one for all collectives,
+// one for messages between two ranks, and one for copies.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOPROBLEM_H
+#define COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOPROBLEM_H
+
+#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include "HloCosts.h"
+#include "HloGraph.h"
+#include <set>
+
+namespace commsched::hlo {
+
+/// The lanes, and their names in reports.
+enum HloLane : LaneId { kCollectiveLane = 1, kMessageLane, kCopyLane, kKernelLane, kNumLanes };
+
+/// What a computation needs where it is called.
+struct CalleeWork {
+  /// Of one run, ns: in the given order, in the new order, and at least.
+  Ns before = 0, after = 0, bound = 0;
+  /// For how long compute waits for collectives in one run, callees included, ns: in the given order and in the new
+  /// one.
+  Ns exposedBefore = 0, exposedAfter = 0;
+  Bytes peakBefore = 0, peakAfter = 0;
+  /// Lanes and groups of the asynchronous work in it and in its callees.
+  std::set<LaneId> lanes;
+  std::set<int32_t> groups;
+  bool isPinned = false, hasMessages = false;
+};
+
+/// Which durations callees have in a problem.
+enum class CalleeCost : uint8_t { Before, After, Bound };
+
+struct LoadedComputation {
+  Problem problem;
+  int32_t collectives = 0, unknownKernels = 0, unknownLoops = 0;
+  /// As ComputationResult::untimed.
+  std::vector<std::string> untimed;
+  /// For how long compute waits for collectives inside the callees, in one run of the computation, ns.
+  Ns exposedInCallees = 0;
+  /// What the computation needs where it is called, without times and peaks.
+  CalleeWork work;
+};
+
+/// By instruction, a start that may be merged: the number of its key.
+using MergeKeys = llvm::DenseMap<int32_t, int32_t>;
+
+/// Loads a computation. `callees` is indexed by computation. Starts with equal keys may be merged. Fails if it has
+/// something that is not understood. O(nodes
+/// + edges).
+llvm::Expected<LoadedComputation> loadComputation(const HloGraph &graph, HloCosts &costs,
+                                                  llvm::ArrayRef<CalleeWork> callees, CalleeCost variant, bool isEntry,
+                                                  const MergeKeys &mergeKeys);
+
+} // namespace commsched::hlo
+
+#endif // COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOPROBLEM_H

@@ -1,0 +1,61 @@
+//===- HloTemporaries.h - What XLA's buffer assignment makes of an order ----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The peak of live bytes is what no assignment can go below. XLA's own number differs in two ways: it puts temporaries
+// where a result is going to be, as long as that result is not there yet, and what is left goes to fixed offsets in one
+// arena, with holes. Both depend on the order, so an order with a lower peak may need more.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_FRONTENDS_HLO_SCHEDULE_HLOTEMPORARIES_H
+#define COMMSCHED_LIB_FRONTENDS_HLO_SCHEDULE_HLOTEMPORARIES_H
+
+#include "CommSched/Frontends/Hlo/Schedule/HloScheduler.h"
+#include <optional>
+
+namespace commsched::hlo {
+
+/// Bytes of temporaries that XLA's buffer assignment finds for a module, about: the rules are those of BufferAssigner
+/// (temporaries by decreasing size into the memory of results) and of GlobalDecreasingSizeBestFitHeap (the better one
+/// of placing large buffers first and of placing long-lived ones first). `sequences` has other orders by computation;
+/// an empty one, or none, is the module's own. None if the module has more than kMaxPlacedBuffers temporaries, or some
+/// that no memory holds. O(instructions log + buffers^2), of which the square is bounded by kMaxPlacedBuffers.
+std::optional<Bytes> temporariesOf(const HloModule &module, llvm::ArrayRef<std::vector<int32_t>> sequences = {});
+
+/// Limit on the number of buffers that are placed: some tenths of a second.
+inline constexpr size_t kMaxPlacedBuffers = 8192;
+
+/// A limit on the temporaries of what is made of a module, by temporariesOf().
+class TemporariesLimit {
+public:
+  /// The temporaries of the given module, what the options allow, and a tolerance. The tolerance is
+  /// wider if the program runs loops, where the estimate is further off (docs/results/jax.md).
+  TemporariesLimit(const HloModule &module, const HloOptions &options);
+
+  /// By how many millionths of the limit the temporaries of an answer are above it; 0 if they are not.
+  /// O(temporariesOf).
+  int64_t excessPpm(const HloModule &answer, llvm::ArrayRef<std::vector<int32_t>> sequences = {}) const;
+
+private:
+  std::optional<Bytes> limit;
+};
+
+/// Limit on the number of searches, each under a lower limit on live bytes than the one before.
+inline constexpr int32_t kMaxTemporariesSearches = 2;
+/// By how much the next limit is lower than what the excess asks for, in millionths. In the programs of
+/// benchmarks/jax_overlap.py, lower steps give orders with the same holes, and 2 % cost no time.
+inline constexpr int64_t kSqueezeStepPpm = 20'000;
+
+/// By how many millionths the limits of a search are lower than those of one whose answer was `excess` bytes above
+/// `limit`.
+inline int64_t squeezeFor(Bytes excess, Bytes limit) {
+  return std::min<int64_t>(mulDivUp(excess, kMillion, std::max<Bytes>(limit, 1)) + kSqueezeStepPpm, kMillion);
+}
+
+} // namespace commsched::hlo
+
+#endif // COMMSCHED_LIB_FRONTENDS_HLO_SCHEDULE_HLOTEMPORARIES_H
