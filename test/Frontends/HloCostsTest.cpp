@@ -21,7 +21,7 @@ namespace {
 /// The three tensors of a convolution of 16 x 56 x 56 x 256 with 3 x 3 x 256 x 64.
 const std::string kInput = bf16({16, 56, 56, 256}), kKernel = bf16({3, 3, 256, 64}), kOutput = bf16({16, 56, 56, 64});
 
-/// What a call of cuDNN with two of these tensors as operands takes, ns, and the number of kernels of unknown cost.
+/// The time of a call of cuDNN with two of these tensors as operands, ns, and the number of kernels of unknown cost.
 std::pair<Ns, int32_t> timeOf(StringRef opcode, ArrayRef<std::string> operands, const std::string &result,
                               const std::string &fields) {
   ModuleBuilder builder;

@@ -46,7 +46,7 @@ bool isNaming(uint32_t field) {
   return is_contained({1u, 7u, 26u, 35u, 36u, 38u, 43u, 49u, 68u, 82u, 87u, 92u, 93u}, field);
 }
 
-/// What an instruction does, apart from its operands; of collectives without shapes.
+/// The meaning of an instruction apart from its operands; for collectives, without shapes.
 std::string meaningOf(const HloModule &module, const HloInstruction &instruction, bool isCollective) {
   std::string text;
   WireReader reader(instruction.bytes);

@@ -1,4 +1,4 @@
-//===- HloTemporariesTest.cpp - What XLA's buffer assignment makes of an order ----------------===//
+//===- HloTemporariesTest.cpp - Estimate of XLA's temporary memory for an order ---------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -28,7 +28,7 @@ namespace {
 
 constexpr Bytes kArray = 4096;
 
-/// What the kernels of a program do: element by element, or not.
+/// The kernels of a program: element by element, or not.
 enum class Kernels : uint8_t { Elementwise, Reversing };
 
 /// A program with kernels over arrays of kArray bytes.

@@ -212,7 +212,7 @@ TEST_P(HloModules, NeverWorse) {
     EXPECT_LE(one.peakAfter, one.peakBefore);
     EXPECT_LE(one.bound, one.makespanAfter);
     EXPECT_LE(one.bound, one.boundWithinLimit);
-    EXPECT_EQ(one.keptBecause.empty(), !one.sequence.empty());
+    EXPECT_EQ(one.keepReason.empty(), !one.sequence.empty());
   }
   // A second time: nothing is left to gain, or at least nothing is lost.
   HloModule again = cantFail(readModule(result.module));

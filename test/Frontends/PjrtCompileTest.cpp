@@ -98,13 +98,13 @@ struct FakeApi {
 };
 }
 
-/// What a compilation gave: the module as XLA optimized it.
+/// The result of a compilation: the module as XLA optimized it.
 struct Executable {
   std::string module;
   std::string options;
 };
 
-/// What the plugin is told to do, and what it has seen.
+/// Instructions for the plugin, and its observations.
 struct Behaviour {
   bool isBackendBroken = false;
   bool backendForgets = false;

@@ -55,7 +55,7 @@ std::string readInput(StringRef name) {
   return buffer ? (*buffer)->getBuffer().str() : "";
 }
 
-/// What the plugin does with a module: the new one, or nothing.
+/// The plugin's answer for a module: the new one, or nothing.
 std::string callBack(StringRef module, size_t size = 89) {
   PjrtTransformArguments arguments = {};
   arguments.struct_size = size;

@@ -68,8 +68,8 @@ static void printSummary(const hlo::HloModule &module, const hlo::HloResult &res
                   microseconds(one.makespanBefore), microseconds(one.makespanAfter), microseconds(one.bound),
                   one.boundArgument, microseconds(one.exposedBefore), microseconds(one.exposedAfter), one.peakBefore,
                   one.peakAfter);
-    if (!one.keptBecause.empty())
-      os << "; kept: " << one.keptBecause;
+    if (!one.keepReason.empty())
+      os << "; kept: " << one.keepReason;
     os << "\n";
   }
 }

@@ -1,4 +1,4 @@
-//===- HloCosts.cpp - What instructions of XLA cost -------------------------------------------===//
+//===- HloCosts.cpp - Durations of XLA's instructions -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -44,7 +44,7 @@ static ElementType productType(const HloShape *lhs) {
   return type == ElementType::F32 ? ElementType::TF32 : type;
 }
 
-/// What a fused computation reads of each of its parameters: all (-1), or the slices that are taken of it.
+/// Bytes that a fused computation reads, indexed by parameter: those of the slices that are taken, or -1 for all.
 static SmallVector<Bytes, 4> readsOf(const HloComputation &body) {
   SmallVector<Bytes, 4> reads;
   // Indexed by instruction: its parameter number, or -1.
@@ -73,7 +73,7 @@ static SmallVector<Bytes, 4> readsOf(const HloComputation &body) {
   return reads;
 }
 
-/// What a fused computation writes if its root updates slices in place, or -1.
+/// Bytes that a fused computation writes if its root updates slices in place, or -1.
 static Bytes writesOf(const HloComputation &body) {
   const HloInstruction *root = &body.instructions[body.root];
   while (root->is("bitcast") && !root->operands.empty())

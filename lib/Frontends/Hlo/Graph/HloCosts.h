@@ -1,4 +1,4 @@
-//===- HloCosts.h - What instructions of XLA cost ---------------------------------------------===//
+//===- HloCosts.h - Durations of XLA's instructions -------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -20,7 +20,7 @@
 
 namespace commsched::hlo {
 
-/// What a kernel does.
+/// Operations and memory traffic of a kernel.
 struct KernelWork {
   int64_t flops = 0;
   Bytes bytes = 0;
@@ -31,20 +31,20 @@ struct KernelWork {
 struct KernelCost {
   Ns time = 0;
   Demand demand;
-  /// Whether bytes are all that is known of it, and whether its time is an entry of the machine's `ops`.
+  /// `isUnknown`: the time is estimated from bytes alone. `isMeasured`: the time is an entry of the machine's `ops`.
   bool isUnknown = false, isMeasured = false;
 };
 
 struct CollectiveCost {
   CollectiveKind kind = CollectiveKind::AllGather;
-  /// As in Node::bytes.
+  /// The same quantity as Node::bytes.
   Bytes bytes = 0;
   Ns time = 0;
   Demand demand;
   GroupShape shape;
   /// The type of its largest operand.
   ElementType element = ElementType::Other;
-  /// What `time` is taken from.
+  /// The source of `time`.
   std::shared_ptr<const CollectiveCurve> curve;
   /// Equal for collectives with equal groups.
   int32_t group = 0;
@@ -60,14 +60,14 @@ public:
   /// A collective, synchronous or as a start; none if the instruction is not one. Fails if its groups are malformed.
   llvm::Expected<std::optional<CollectiveCost>> ofCollective(const HloInstruction &instruction,
                                                              const HloComputation &parent);
-  /// What the kernels of an async-start take together.
+  /// The sum over the kernels of an async-start.
   KernelCost ofAsyncKernel(const HloInstruction &start) const;
-  /// What an asynchronous copy takes.
+  /// An asynchronous copy.
   KernelCost ofCopy(Bytes bytes) const;
 
-  /// The time of an instruction that was given by its name; none if there is none. It counts more than the model's.
+  /// The time given for the instruction of this name, ns; none if there is none. It replaces the model's.
   std::optional<Ns> givenTime(llvm::StringRef name) const;
-  /// Whether any time was given by name.
+  /// Returns true if any time was given by name.
   bool hasGivenTimes() const { return times && !times->empty(); }
 
   /// The collective in an async-start; the instruction itself otherwise.

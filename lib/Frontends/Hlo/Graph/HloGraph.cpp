@@ -49,7 +49,7 @@ HloGraph::HloGraph(const HloModule &module, int32_t computation, ArrayRef<Carrie
   findDependences(carried);
 }
 
-/// Whether an instruction only names what is there, wherever it comes in the order.
+/// Returns true if an instruction only names existing arrays, so that its place in the order does not matter.
 static bool onlyNames(const HloInstruction &instruction) {
   for (StringRef name : {"parameter", "constant", "bitcast", "get-tuple-element", "tuple", "async-update", "after-all"})
     if (instruction.is(name))
@@ -122,7 +122,7 @@ SmallVector<HloGraph::Access, 8> HloGraph::accessesOf(const GraphNode &node, Arr
   // The source of a copy is the second part of its result.
   if (instruction.is("copy-start") && accesses.size() > read + 1)
     accesses[read + 1].isWrite = false;
-  sort(accesses); // A write comes before a read of the same storage, and stands for it.
+  sort(accesses); // A write comes before a read of the same storage, and implies it.
   accesses.erase(unique(accesses), accesses.end());
   return accesses;
 }

@@ -1,4 +1,4 @@
-//===- HloGraph.h - What the instructions of one computation share ----------------------------===//
+//===- HloGraph.h - Dependences and storages of one computation -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -26,15 +26,15 @@ using StorageIndex = int32_t;
 /// One storage. Bytes are rounded up to XLA's alignment.
 struct Storage {
   Bytes bytes = 0;
-  /// Whether its memory is there before and after the computation: that of parameters, constants and results. XLA
-  /// counts it apart from temporaries.
+  /// True for parameters, constants and results, whose memory outlives the computation. XLA counts it apart from
+  /// temporaries.
   bool isOutside = false;
 };
 
 /// An instruction that is scheduled.
 struct GraphNode {
   int32_t instruction = 0;
-  /// Of an instruction that ends what another one started: the node of that one; kNone otherwise.
+  /// The node of the start that a done ends; kNone for all other instructions.
   NodeId start = kNone;
   /// Storages that it reads or writes, ascending.
   llvm::SmallVector<StorageIndex, 8> touches;
@@ -42,9 +42,9 @@ struct GraphNode {
   llvm::SmallVector<NodeId, 4> predecessors;
 };
 
-/// What a caller has to know of a computation's parameters and results.
+/// Parameters of a computation that come back unchanged; its callers read this.
 struct Carried {
-  /// Indexed by leaf of the parameter: whether the result is the parameter's own array, unchanged.
+  /// Indexed by leaf of the parameter: true if the result is the parameter's own array, unchanged.
   std::vector<bool> isUnchanged;
 };
 
@@ -60,7 +60,7 @@ public:
 
   std::vector<GraphNode> nodes;
   std::vector<Storage> storages;
-  /// Of this computation as the body of a loop.
+  /// For the callers of this computation, if it is the body of a loop.
   Carried carriedOver;
 
   /// The storage of a leaf of an instruction's result.
@@ -101,13 +101,13 @@ private:
   std::vector<NodeId> nodeOf;
 };
 
-/// Whether the instruction begins something that runs beside the computation until its done ("all-gather-start").
+/// Returns true if the instruction begins work that runs beside the computation until its done ("all-gather-start").
 bool isStart(const HloInstruction &instruction);
-/// Whether it waits for the end of such a thing.
+/// Returns true if the instruction waits for the end of such work.
 bool isDone(const HloInstruction &instruction);
-/// Whether XLA was told to carry out a start where it begins, and to hold the stream of kernels until it has ended.
+/// Returns true if XLA carries out a start at its place and holds the stream of kernels until it has ended.
 bool isSynchronous(const HloInstruction &start);
-/// Whether it runs computations that have an order of their own: a loop, branches, or a call.
+/// Returns true if the instruction runs computations that have an order of their own: a loop, branches, or a call.
 bool runsComputations(const HloInstruction &instruction);
 
 } // namespace commsched::hlo

@@ -1,4 +1,4 @@
-//===- HloPrices.cpp - What each instruction of a module costs, and from what that is known -----===//
+//===- HloPrices.cpp - Costs of the instructions of a module ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -44,7 +44,7 @@ static SmallVector<int32_t> findRunning(const HloModule &module) {
   return running;
 }
 
-/// What the time of an instruction that is not a collective is known from.
+/// The cost of an instruction that is not a collective, and its source.
 static PricedInstruction priceKernel(const HloInstruction &instruction, const HloComputation &computation,
                                      const HloCosts &costs) {
   KernelCost cost = !isStart(instruction)          ? costs.ofKernel(instruction, computation)

@@ -57,7 +57,7 @@ private:
   Problem &problem;
 };
 
-/// Whether its place among others of its sort is part of its meaning.
+/// Returns true if the instruction has to keep its place among other instructions of this kind.
 bool keepsItsPlace(const HloInstruction &instruction) {
   for (StringRef name :
        {"infeed", "outfeed", "send", "recv", "send-done", "recv-done", "rng", "rng-get-and-update-state"})
@@ -206,8 +206,8 @@ void Loader::loadBuffers() {
   }
 }
 
-/// Of a wait, what must come before its start is left out: it is implied, and a wait that may be merged has its start
-/// alone.
+/// Appends the predecessors of a node. Those of a start are left out of its wait's: they are implied, and a wait that
+/// may be merged has no predecessor but its start.
 void Loader::loadPredecessors(NodeId id) {
   ArrayRef<NodeId> before = graph.nodes[id].predecessors;
   NodeId start = problem.nodes[id].start;
@@ -259,7 +259,7 @@ void Loader::loadMerging() {
     const std::vector<HloInstruction> &instructions = graph.computation().instructions;
     int32_t operand = graph.computation().instructions[at].operands.front();
     BufferId output = buffers[graph.storageAt(end, 0)];
-    // A result of the computation is no buffer of the problem.
+    // A result of the computation is not a buffer of the problem.
     if (output == kNone)
       continue;
     problem.members[start] = {wait, buffers[graph.storageAt(operand, 0)], output, instructions[operand].shape.bytes(),

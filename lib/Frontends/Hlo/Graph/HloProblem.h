@@ -24,12 +24,11 @@ namespace commsched::hlo {
 /// The lanes, and their names in reports.
 enum HloLane : LaneId { kCollectiveLane = 1, kMessageLane, kCopyLane, kKernelLane, kNumLanes };
 
-/// What a computation needs where it is called.
+/// Time, memory and resources of one call of a computation.
 struct CalleeWork {
-  /// Of one run, ns: in the given order, in the new order, and at least.
+  /// Durations of one run, ns: in the given order, in the new order, and the lower bound.
   Ns before = 0, after = 0, bound = 0;
-  /// For how long compute waits for collectives in one run, callees included, ns: in the given order and in the new
-  /// one.
+  /// Time that compute waits for collectives in one run, callees included, ns: in the given order and in the new one.
   Ns exposedBefore = 0, exposedAfter = 0;
   Bytes peakBefore = 0, peakAfter = 0;
   /// Lanes and groups of the asynchronous work in it and in its callees.
@@ -38,17 +37,17 @@ struct CalleeWork {
   bool isPinned = false, hasMessages = false;
 };
 
-/// Which durations callees have in a problem.
+/// Selects the durations of callees in a problem.
 enum class CalleeCost : uint8_t { Before, After, Bound };
 
 struct LoadedComputation {
   Problem problem;
   int32_t collectives = 0, unknownKernels = 0, unknownLoops = 0;
-  /// As ComputationResult::untimed.
+  /// See ComputationResult::untimed.
   std::vector<std::string> untimed;
-  /// For how long compute waits for collectives inside the callees, in one run of the computation, ns.
+  /// Time that compute waits for collectives inside the callees, in one run of the computation, ns.
   Ns exposedInCallees = 0;
-  /// What the computation needs where it is called, without times and peaks.
+  /// For the callers of the computation; times and peaks are not set.
   CalleeWork work;
 };
 
@@ -56,8 +55,7 @@ struct LoadedComputation {
 using MergeKeys = llvm::DenseMap<int32_t, int32_t>;
 
 /// Loads a computation. `callees` is indexed by computation. Starts with equal keys may be merged. Fails if it has
-/// something that is not understood. O(nodes
-/// + edges).
+/// something that is not understood. O(nodes + edges).
 llvm::Expected<LoadedComputation> loadComputation(const HloGraph &graph, HloCosts &costs,
                                                   llvm::ArrayRef<CalleeWork> callees, CalleeCost variant, bool isEntry,
                                                   const MergeKeys &mergeKeys);

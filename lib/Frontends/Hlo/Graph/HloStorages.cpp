@@ -1,4 +1,4 @@
-//===- HloStorages.cpp - Which arrays of a computation share memory ---------------------------===//
+//===- HloStorages.cpp - Arrays of a computation that share memory ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

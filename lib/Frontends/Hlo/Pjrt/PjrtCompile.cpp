@@ -164,14 +164,14 @@ void *compileOnce(Arguments &arguments, PjrtFunction original, PjrtCompilation &
     return error;
   compilation.isDecided = true;
   if (!error) {
-    compilation.whyNot = "XLA did not stop the compilation when it was asked to";
+    compilation.keepReason = "XLA did not stop the compilation when it was asked to";
     return nullptr;
   }
   destroy(kErrorDestroy, error);
   std::string lost = compileBackend(arguments, original, compilation.module);
   if (lost.empty())
     return nullptr;
-  compilation.whyNot = "XLA's backend could not compile it with its donations: " + lost;
+  compilation.keepReason = "XLA's backend could not compile it with its donations: " + lost;
   return original(&arguments);
 }
 
@@ -185,7 +185,7 @@ std::string describeExcess(const PjrtCompilation &compilation) {
 /// then in XLA's own order. Returns XLA's error.
 template <typename Arguments>
 void *keepLimit(Arguments &arguments, PjrtFunction original, PjrtCompilation &compilation) {
-  while (compilation.limit && compilation.whyNot.empty()) {
+  while (compilation.limit && compilation.keepReason.empty()) {
     std::optional<int64_t> needed = temporariesOf(arguments);
     if (!needed)
       return nullptr;
@@ -195,7 +195,7 @@ void *keepLimit(Arguments &arguments, PjrtFunction original, PjrtCompilation &co
     destroy(destroyerOf(arguments), std::exchange(arguments.executable, nullptr));
     if (compilation.temporaries.size() == 2) {
       compilation.isDecided = true;
-      compilation.whyNot = describeExcess(compilation);
+      compilation.keepReason = describeExcess(compilation);
       return original(&arguments);
     }
     PjrtCompilation again;
@@ -226,7 +226,7 @@ void *wrappedClientCompile(void *arguments) { return compile<ClientCompileArgume
 
 void *wrappedCompile(void *arguments) { return compile<CompileArguments>(arguments, plugin.compile); }
 
-/// Whether the system lets this process write `size` bytes at `begin`: the table may lie in memory that is read only.
+/// Returns true if this process may write `size` bytes at `begin`: the table may lie in memory that is read only.
 bool isWritable(const void *begin, size_t size) {
   ErrorOr<std::unique_ptr<MemoryBuffer>> maps = MemoryBuffer::getFileAsStream("/proc/self/maps");
   if (!maps)

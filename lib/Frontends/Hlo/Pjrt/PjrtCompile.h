@@ -30,7 +30,7 @@ namespace commsched::hlo {
 
 /// A compilation that a thread is in.
 struct PjrtCompilation {
-  /// Whether the callback has to leave modules as they are: the decision about this program has been made.
+  /// True once the decision about this program has been made: the callback then leaves modules as they are.
   bool isDecided = false;
   /// The module that the backend has to compile; empty if the callback has not asked for that.
   std::string module;
@@ -38,12 +38,12 @@ struct PjrtCompilation {
   llvm::json::Object report;
   /// The user's limit on XLA's temporaries, bytes, if there is one and the module has another order than XLA's.
   std::optional<int64_t> limit;
-  /// By how much the limits of the search are lower than the user's, in millionths.
+  /// Reduction of the search's limits below the user's, in millionths.
   int64_t squeezePpm = 0;
   /// Bytes of temporaries that XLA needed for the orders that were tried.
   std::vector<int64_t> temporaries;
-  /// Why the program has XLA's own order after all; empty if it has another one.
-  std::string whyNot;
+  /// The reason why the program has XLA's own order after all; empty if it has another one.
+  std::string keepReason;
 };
 
 /// The compilation that this thread is in; null if there is none, or if compilations are not wrapped.
@@ -52,10 +52,10 @@ PjrtCompilation *currentCompilation();
 /// Takes a compilation with a report when it has ended.
 using CompilationSink = void (*)(PjrtCompilation compilation);
 
-/// Whether a plugin's table of functions has the known version and lies in memory that can be written.
+/// Returns true if a plugin's table of functions has the known version and lies in writable memory.
 bool canWrap(const PjrtApi *api);
 
-/// Wraps the compilations of a plugin for the rest of the process. Returns whether they are wrapped: those of one
+/// Wraps the compilations of a plugin for the rest of the process. Returns true if they are wrapped: those of one
 /// plugin per process are, if canWrap().
 bool wrapCompilations(PjrtApi *api, CompilationSink sink);
 

@@ -37,7 +37,7 @@ constexpr int kPostScheduler = 1;
 constexpr int kCancelled = 1;
 constexpr StringLiteral kAnew = "CommSched lets XLA's backend compile the scheduled module anew";
 constexpr StringLiteral kName = "commsched";
-/// What has to be there of the arguments: up to the end of the last member, without padding.
+/// The least size of the arguments: up to the end of the last member, without padding.
 constexpr size_t kArgumentsSize = offsetof(TransformArguments, isChanged) + sizeof(bool);
 
 //===- The state of the process ---------------------------------------------------------------===//
@@ -90,8 +90,8 @@ void addReport(json::Object report) {
 /// The end of a compilation that the callback has left its report to.
 void finishCompilation(PjrtCompilation compilation) {
   json::Object report = std::move(compilation.report);
-  if (!compilation.whyNot.empty())
-    report = kept(report.getString("module").value_or(""), compilation.whyNot);
+  if (!compilation.keepReason.empty())
+    report = kept(report.getString("module").value_or(""), compilation.keepReason);
   else if (!compilation.module.empty())
     report["donations_kept"] = true;
   if (!compilation.temporaries.empty())
@@ -287,12 +287,12 @@ TransformResult commsched::hlo::transformModule(StringRef bytes, const Transform
     return {"", kept("", toString(module.takeError()))};
   Bytes donated = donatedBytes(*module);
   std::optional<RewrittenModule> rewritten;
-  std::string whyNot;
+  std::string rewriteRefusal;
   bool keepsCollectives = options.schedule.shuffle || options.schedule.measureOnly;
   if ((options.rewrite.buckets || options.rewrite.asynchronous) && !keepsCollectives) {
     Expected<RewrittenModule> answer = tryRewriting(*module, options);
     if (!answer)
-      whyNot = toString(answer.takeError());
+      rewriteRefusal = toString(answer.takeError());
     else if (isClear(answer->result.entry()))
       return takeRewritten(std::move(*answer), donated);
     else
@@ -304,17 +304,17 @@ TransformResult commsched::hlo::transformModule(StringRef bytes, const Transform
   if (rewritten && rewritten->result.entry().makespanAfter < result->entry().makespanAfter)
     return takeRewritten(std::move(*rewritten), donated);
   if (rewritten)
-    whyNot = "other collectives are not faster";
+    rewriteRefusal = "other collectives are not faster";
   TransformResult transformed;
   transformed.report = describe(*module, *result);
   transformed.donated = donated;
   transformed.report["donated_bytes"] = donated;
   transformed.report["donations_kept"] = !result->isChanged;
-  transformed.report["kept_because"] = result->isChanged ? "" : json::fixUTF8(result->entry().keptBecause);
+  transformed.report["kept_because"] = result->isChanged ? "" : json::fixUTF8(result->entry().keepReason);
   if (result->isChanged)
     transformed.module = std::move(result->module);
-  if (!whyNot.empty())
-    transformed.report["not_rewritten_because"] = json::fixUTF8(whyNot);
+  if (!rewriteRefusal.empty())
+    transformed.report["not_rewritten_because"] = json::fixUTF8(rewriteRefusal);
   return transformed;
 }
 

@@ -26,7 +26,7 @@ namespace commsched::hlo {
 /// One field of a message.
 struct WireField {
   uint32_t number = 0;
-  /// Whether the field is a varint; otherwise it has `bytes`.
+  /// True if the field is a varint and has `value`; false if it has `bytes`.
   bool isVarint = false;
   uint64_t value = 0;
   /// The payload of a length-delimited or fixed field.
@@ -43,7 +43,7 @@ public:
   explicit WireReader(llvm::StringRef message) : rest(message) {}
   /// Reads the next field. Returns false at the end of the message, and if the bytes are not a message.
   bool next(WireField &field);
-  /// Whether the last next() met bytes that are not a field.
+  /// Returns true if the last next() met bytes that are not a field.
   bool isMalformed() const { return malformed; }
 
 private:

@@ -1,4 +1,4 @@
-//===- HloReport.cpp - What scheduling did to a module of XLA ---------------------------------===//
+//===- HloReport.cpp - Report of a scheduled module of XLA ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -50,7 +50,7 @@ static json::Object describe(const HloModule &module, const ComputationResult &o
                       {"lower_bound_within_limit_ns", one.boundWithinLimit},
                       {"lower_bound_argument", one.boundArgument},
                       {"peak_bytes", std::move(peak)},
-                      {"kept_because", json::fixUTF8(one.keptBecause)},
+                      {"kept_because", json::fixUTF8(one.keepReason)},
                       {"unknown_kernels", one.unknownKernels},
                       {"unknown_loops", one.unknownLoops},
                       {"starts", std::move(starts)}};

@@ -127,7 +127,7 @@ MergedOrder mergedOrder(const HloGraph &graph, int32_t computation, const Schedu
   return result;
 }
 
-std::string whyKept(const HloComputation &computation) {
+std::string reasonToKeep(const HloComputation &computation) {
   for (const HloInstruction &instruction : computation.instructions)
     if (instruction.isAnnotated)
       return ("'" + instruction.name + "' is in a scheduling group of the user").str();
@@ -180,9 +180,9 @@ Bytes ModuleScheduler::limitOf(Bytes given, bool isEntry) const {
   return std::min(share.limitFor(given), *options.memory.limit);
 }
 
-/// Why an answer of a search under `limit` is not taken; empty if it is. A slower one is, if the given order is above
-/// the limit that was asked for.
-static std::string whyNotTaken(const Schedule &schedule, Bytes limit, Bytes askedFor) {
+/// The reason to reject an answer of a search under `limit`; empty if it is taken. A slower answer is taken if the
+/// given order is above the limit that was asked for.
+static std::string reasonToReject(const Schedule &schedule, Bytes limit, Bytes askedFor) {
   if (schedule.inputPeak > askedFor)
     return schedule.peak > limit ? "no order within the limit on memory was found" : "";
   return schedule.makespan >= schedule.inputMakespan || schedule.peak > limit ? "no faster order was found" : "";
@@ -209,22 +209,22 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
     measure(problem, schedule);
     if (std::string why = verify(problem, schedule, {kUnlimited, CollectiveOrder::Free}); !why.empty())
       return createStringError("the random order of '" + graph.computation().name + "' does not hold: " + why);
-    result.keptBecause.clear();
+    result.keepReason.clear();
     result.sequence = graph.instructionsInOrder(schedule.order);
     result.makespanAfter = schedule.makespan;
     result.peakAfter = schedule.peak;
     return Error::success();
   }
   const Bytes limit = result.limit - mulDiv(result.limit, options.squeezePpm, kMillion);
-  Schedule schedule = result.keptBecause.empty() ? search(loaded, limit) : keepOrder(problem);
+  Schedule schedule = result.keepReason.empty() ? search(loaded, limit) : keepOrder(problem);
   if (!schedule.defect.empty())
     return createStringError("the solver's answer for '" + graph.computation().name +
                              "' does not hold: " + schedule.defect);
   measure(problem, schedule);
   schedule.limit = result.limit;
-  if (result.keptBecause.empty())
-    result.keptBecause = whyNotTaken(schedule, limit, result.limit);
-  if (!result.keptBecause.empty()) {
+  if (result.keepReason.empty())
+    result.keepReason = reasonToReject(schedule, limit, result.limit);
+  if (!result.keepReason.empty()) {
     schedule = keepOrder(problem);
     measure(problem, schedule);
   } else {
@@ -252,9 +252,9 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   ComputationResult result;
   result.computation = index;
   result.nodes = static_cast<int32_t>(graph.nodes.size());
-  result.keptBecause = options.measureOnly           ? "it is only measured"
-                       : options.keepBecause.empty() ? whyKept(computation)
-                                                     : options.keepBecause;
+  result.keepReason = options.measureOnly          ? "it is only measured"
+                      : options.keepReason.empty() ? reasonToKeep(computation)
+                                                   : options.keepReason;
   const MergeKeys &keys = mergeKeys[index];
 
   Expected<LoadedComputation> before = loadComputation(graph, costs, callees, CalleeCost::Before, isEntry, keys);
@@ -377,6 +377,6 @@ Expected<HloResult> commsched::hlo::scheduleModule(const HloModule &module, cons
       return result;
     own.squeezePpm = std::min<int64_t>(own.squeezePpm + excess + kSqueezeStepPpm, kMillion);
   }
-  own.keepBecause = "XLA would need more memory for the temporaries of a faster order";
+  own.keepReason = "XLA would need more memory for the temporaries of a faster order";
   return scheduleOnce(module, model, own);
 }

@@ -1,4 +1,4 @@
-//===- HloTemporaries.cpp - What XLA's buffer assignment makes of an order --------------------===//
+//===- HloTemporaries.cpp - Estimate of XLA's temporary memory for an order -------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -33,7 +33,7 @@ using LifeIndex = int32_t;
 struct Life {
   Bytes bytes = 0;
   int32_t begin = kNone, end = kNone;
-  /// Of the instruction that makes it, in XLA's post-order. It decides between equals.
+  /// Place of the instruction that makes it in XLA's post-order; breaks ties.
   int32_t position = 0;
   bool isResult = false;
   /// Lives that end when this one begins, and whose place its kernel may write.
@@ -314,7 +314,7 @@ std::optional<Bytes> commsched::hlo::temporariesOf(const HloModule &module, Arra
   return std::min(largestFirst, arenaOf(lives));
 }
 
-/// What is tolerated above the given temporaries, in millionths: 1 %, less a tenth for the estimate's own error. In
+/// Tolerance above the given temporaries, in millionths: 1 %, less a tenth for the estimate's own error. In
 /// programs with loops it errs by more, and 2 % tell the answers that XLA has no room for from the others.
 static constexpr int64_t kTolerancePpm = 9'000, kToleranceWithLoopsPpm = 20'000;
 

@@ -1,4 +1,4 @@
-//===- HloTemporaries.h - What XLA's buffer assignment makes of an order ----------------------===//
+//===- HloTemporaries.h - Estimate of XLA's temporary memory for an order ---------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -36,7 +36,7 @@ public:
   /// wider if the program runs loops, where the estimate is further off (docs/results/jax.md).
   TemporariesLimit(const HloModule &module, const HloOptions &options);
 
-  /// By how many millionths of the limit the temporaries of an answer are above it; 0 if they are not.
+  /// The temporaries of an answer above the limit, in millionths of the limit; 0 if they are within it.
   /// O(temporariesOf).
   int64_t excessPpm(const HloModule &answer, llvm::ArrayRef<std::vector<int32_t>> sequences = {}) const;
 
@@ -46,12 +46,11 @@ private:
 
 /// Limit on the number of searches, each under a lower limit on live bytes than the one before.
 inline constexpr int32_t kMaxTemporariesSearches = 2;
-/// By how much the next limit is lower than what the excess asks for, in millionths. In the programs of
+/// Reduction of the next limit beyond the excess, in millionths. In the programs of
 /// benchmarks/jax_overlap.py, lower steps give orders with the same holes, and 2 % cost no time.
 inline constexpr int64_t kSqueezeStepPpm = 20'000;
 
-/// By how many millionths the limits of a search are lower than those of one whose answer was `excess` bytes above
-/// `limit`.
+/// Reduction of the limits of a search after one whose answer was `excess` bytes above `limit`, in millionths.
 inline int64_t squeezeFor(Bytes excess, Bytes limit) {
   return std::min<int64_t>(mulDivUp(excess, kMillion, std::max<Bytes>(limit, 1)) + kSqueezeStepPpm, kMillion);
 }

@@ -24,7 +24,7 @@ bool commsched::hlo::mayReuseOperands(const HloInstruction &instruction) {
          instruction.is("all-reduce-start");
 }
 
-/// Whether every element of the result depends on one element of each operand, and is no copy.
+/// Returns true if every element of the result is computed from one element of each operand. A copy is not.
 static bool isElementwise(const HloInstruction &instruction) {
   static const StringSet<> names = {"abs",
                                     "add",
@@ -79,7 +79,7 @@ static bool isElementwise(const HloInstruction &instruction) {
   return names.contains(instruction.opcode);
 }
 
-/// Whether the way from `from` into `user` keeps the order of elements.
+/// Returns true if `user` reads the elements of `from` in their order.
 static bool keepsElements(const HloComputation &body, int32_t from, int32_t user, int32_t output) {
   const HloInstruction &instruction = body.instructions[user];
   if (isElementwise(instruction) || instruction.is("reduce"))
@@ -88,7 +88,7 @@ static bool keepsElements(const HloComputation &body, int32_t from, int32_t user
   return isWritten && (instruction.is("dynamic-update-slice") || (instruction.is("scatter") && user == output));
 }
 
-/// Whether a fusion may write the result `output` of its body in the place of the parameter `parameter`.
+/// Returns true if a fusion may write the result `output` of its body in the place of the parameter `parameter`.
 static bool mayOverwrite(const HloComputation &body, int32_t parameter, int32_t output) {
   int32_t root = output;
   if (body.instructions[root].is("bitcast") && !body.instructions[root].operands.empty())

@@ -17,11 +17,11 @@
 
 namespace commsched::hlo {
 
-/// Whether an instruction is of a sort that may write a result in the place of an operand. O(1).
+/// Returns true if an instruction of this kind may write a result in the place of an operand. O(1).
 bool mayReuseOperands(const HloInstruction &instruction);
 
-/// Whether such an instruction may write the leaf `leaf` of its result in the place of an operand, which is an array of
-/// as many bytes. O(size of the fusion).
+/// Returns true if such an instruction may write the leaf `leaf` of its result in the place of an operand, which is an
+/// array of as many bytes. O(size of the fusion).
 bool mayReuseOperand(const HloModule &module, const HloInstruction &instruction, size_t operand, int64_t leaf);
 
 } // namespace commsched::hlo

@@ -31,7 +31,7 @@ using namespace commsched::hlo;
 
 namespace {
 
-/// What instructions of one computation need to know of each other.
+/// Finds the pairs of one computation.
 class PairFinder {
 public:
   /// `callers` is indexed by computation: number of instructions of the module that call it.
@@ -62,13 +62,13 @@ PairFinder::PairFinder(const HloModule &module, int32_t computation, ArrayRef<in
   }
 }
 
-/// Whether nothing but operands and users concerns the place of an instruction.
+/// Returns true if only operands and users constrain the place of an instruction.
 bool PairFinder::isPlain(int32_t at) const {
   const HloInstruction &instruction = inside.instructions[at];
   return !isControlled[at] && !instruction.isAnnotated && instruction.aliases.empty();
 }
 
-/// Whether a computation consists of parameters and a reduce-scatter of them, in order.
+/// Returns true if a computation consists of parameters and a reduce-scatter of them, in order.
 bool PairFinder::wrapsPlainly(const HloInstruction &start, int32_t body) const {
   const HloComputation &wrapped = module.computations[body];
   const HloInstruction &root = wrapped.instructions[wrapped.root];
@@ -135,7 +135,7 @@ const HloInstruction &collectiveOf(const HloModule &module, int32_t computation,
   return body.instructions[body.root];
 }
 
-/// Whether XLA has chosen a kernel of its own for a start instead of NCCL's.
+/// Returns true if XLA has chosen a kernel of its own for a start instead of NCCL's.
 bool hasOwnKernel(const HloInstruction &start) {
   return start.backendConfig.contains("kernel_strategy") && !start.backendConfig.contains("KERNEL_STRATEGY_DEFAULT");
 }
@@ -249,7 +249,7 @@ int64_t PairWriter::addStart(const CollectivePair &like, StringRef given, ArrayR
   return id;
 }
 
-/// Of a start or a done.
+/// Makes a start or a done asynchronous.
 void PairWriter::makeAsynchronous(int32_t at) {
   const HloInstruction &start = inside.instructions[at];
   SmallVector<int64_t, 4> operands;

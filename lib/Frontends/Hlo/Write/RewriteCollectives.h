@@ -31,9 +31,9 @@ struct CollectivePair {
 /// Indexed by computation: the pairs that can be rewritten, in the order of their starts. O(instructions + operands).
 std::vector<std::vector<CollectivePair>> findPairs(const HloModule &module);
 
-/// What two collectives have to have in common to be one: kind, groups, element type, dimension, reduction, and
-/// everything else that XLA says of them but for names, shapes, metadata and the number of the channel. Equal texts
-/// mean that they have. Empty if the collective has to stay alone, because XLA has chosen a kernel for it instead of
+/// The merge key of a collective; collectives may be merged if their keys are equal. A key has the kind, groups,
+/// element type, dimension, reduction, and all other fields except names, shapes, metadata and the channel's number.
+/// Empty if the collective has to stay alone, because XLA has chosen a kernel for it instead of
 /// NCCL's. `pair` has one operand. Fails if the groups are malformed.
 llvm::Expected<std::string> mergeKeyOf(const HloModule &module, int32_t computation, const CollectivePair &pair);
 

@@ -1,4 +1,4 @@
-//===- HloPrices.h - What each instruction of a module costs, and from what that is known -------===//
+//===- HloPrices.h - Costs of the instructions of a module ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -26,7 +26,7 @@ struct PricedInstruction {
   Ns time = 0;
   CostKnowledge known = CostKnowledge::Model;
   bool isCollective = false;
-  /// Of a collective: what its curve depends on.
+  /// The arguments of the cost curve; set for collectives only.
   CollectiveKind kind = CollectiveKind::AllGather;
   GroupShape shape = {};
   ElementType element = ElementType::Other;

@@ -18,7 +18,7 @@
 
 namespace commsched::hlo {
 
-/// What the callback does with modules whose parameters are donated. XLA forgets all donations of a module that a
+/// The treatment of modules whose parameters are donated. XLA forgets all donations of a module that a
 /// transformation returns (HloModule::ReplaceEntryComputation, as of jaxlib 0.10.2), so results would need memory of
 /// their own.
 enum class Donation : uint8_t {

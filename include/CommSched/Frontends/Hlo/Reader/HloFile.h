@@ -29,7 +29,7 @@ public:
 
 private:
   llvm::StringRef bytes;
-  /// Whether the module is in an HloProto.
+  /// True if the module is in an HloProto.
   bool isDump = false;
   HloModule hlo;
 };

@@ -29,7 +29,7 @@ struct HloShape {
   /// xla::PrimitiveType.
   int32_t elementType = 0;
   llvm::SmallVector<int64_t, 4> dimensions;
-  /// Of a tuple.
+  /// Set for tuples only.
   std::vector<HloShape> elements;
   /// The layout's memory space; kHostMemory is not on the device.
   int64_t memorySpace = 0;
@@ -78,16 +78,16 @@ struct HloInstruction {
   /// Indices into the module's computations.
   llvm::SmallVector<int32_t, 1> called;
   int64_t parameterNumber = 0, tupleIndex = 0;
-  /// Of a collective: the dimension that it gathers, scatters or splits.
+  /// The dimension that a collective gathers, scatters or splits.
   llvm::SmallVector<int64_t, 1> dimensions;
-  /// As they are serialized.
+  /// Serialized.
   llvm::StringRef backendConfig, customCallTarget;
   llvm::SmallVector<int64_t, 2> contractedOfLhs;
-  /// Of a convolution, in a custom call too: the dimension of its kernel that indexes the features of its output; -1:
-  /// none.
+  /// The dimension of a convolution's kernel that indexes the features of its output, in a custom call too; -1 if there
+  /// is none.
   int64_t kernelOutputFeature = -1;
   bool hasSideEffect = false;
-  /// Whether a user has put it into a group (`_scheduling_group_id`).
+  /// True if a user has put it into a scheduling group (`_scheduling_group_id`).
   bool isAnnotated = false;
   int64_t channel = 0;
   std::vector<OperandAlias> aliases;

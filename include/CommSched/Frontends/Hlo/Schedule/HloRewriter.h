@@ -17,7 +17,7 @@
 
 namespace commsched::hlo {
 
-/// What the rewriter may do.
+/// The changes that the rewriter may make.
 struct RewriteOptions {
   /// Take merged collectives apart and merge collectives anew.
   bool buckets = true;
@@ -29,7 +29,7 @@ struct RewriteOptions {
 struct RewrittenModule {
   /// The module that XLA can take.
   std::string bytes;
-  /// The report of what was done, as describe() has it: `before` is the given module in the given order.
+  /// The report of describe(); `before` is the given module in the given order.
   llvm::json::Object report;
   HloResult result;
 };

@@ -24,29 +24,29 @@
 namespace commsched::hlo {
 
 struct HloOptions {
-  /// How far the peak of each computation may rise above that of its given order. A limit in bytes is one on the
+  /// The allowed rise of the peak of each computation above that of its given order. A limit in bytes is one on the
   /// temporaries of the whole program: it takes the place of the entry's, and those of its callees rise as far as the
   /// share allows.
   MemoryBudget memory;
   /// Steps of the search per computation; the solver's default if negative.
   int64_t effort = -1;
-  /// What the search of each computation minimizes: Robust, Regret or Makespan.
+  /// The objective of the search of each computation: Robust, Regret or Makespan.
   Objective objective = Objective::Robust;
   /// If set: a seed. Every computation that runs gets a random legal order, whatever its time and peak. Tests use it to
   /// show that each order that the dependences allow computes the same.
   std::optional<uint64_t> shuffle = std::nullopt;
-  /// Whether collectives over one operand may be merged. See rewriteModule().
+  /// Lets the search merge collectives over one operand. See rewriteModule().
   bool buckets = false;
-  /// Whether every computation keeps its order.
+  /// Keeps the order of every computation.
   bool measureOnly = false;
-  /// Times of instructions by name, ns, in place of those of the model. Who judges orders with other costs than those
-  /// that they were made with sets them.
+  /// Times of instructions by name, ns, in place of those of the model. They judge an order with other costs than those
+  /// that it was made with.
   llvm::StringMap<Ns> times = {};
-  /// If not empty: why every computation keeps its order; bounds are computed nevertheless.
-  std::string keepBecause;
-  /// What XLA's temporaries may grow by in any case, bytes: holes between small buffers do not matter.
+  /// If not empty, every computation keeps its order for this reason; bounds are computed nevertheless.
+  std::string keepReason;
+  /// The growth of XLA's temporaries that is always allowed, bytes: holes between small buffers do not matter.
   Bytes temporariesSlack = Bytes(1) << 20;
-  /// By how much limits on peaks are lower than `memory` says, in millionths.
+  /// Reduction of the limits on peaks below those of `memory`, in millionths.
   int64_t squeezePpm = 0;
 };
 
@@ -69,15 +69,15 @@ struct ComputationResult {
   int32_t collectives = 0, nodes = 0;
   /// Merged collectives, each of two or more.
   int32_t buckets = 0;
-  /// Of one run in the given order and in the new one, ns; with callees in theirs.
+  /// Durations of one run in the given order and in the new one, ns; callees run in theirs.
   Ns makespanBefore = 0, makespanAfter = 0, exposedBefore = 0, exposedAfter = 0;
   /// No order of the computation and its callees takes less, ns; and none within the limit.
   Ns bound = 0, boundWithinLimit = 0;
   std::string boundArgument;
   /// Live bytes of temporaries, callees included.
   Bytes peakBefore = 0, peakAfter = 0, limit = 0;
-  /// Why the computation keeps its order; empty if it was scheduled.
-  std::string keptBecause;
+  /// The reason why the computation keeps its order; empty if it was scheduled.
+  std::string keepReason;
   /// Kernels whose cost is a guess from their bytes, and loops of unknown length, which count as one iteration.
   int32_t unknownKernels = 0, unknownLoops = 0;
   /// The new order of its instructions; empty if it stays as it is, or if it has buckets.
