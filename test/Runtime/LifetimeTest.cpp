@@ -363,8 +363,8 @@ TEST(SymmetricHeap, RangesAreDisjointAndRepeatable) {
   for (int i = 0; i < 4000; ++i) {
     if (!live.empty() && random() % 5 < 2) {
       auto victim = std::next(live.begin(), random() % live.size());
-      heap.giveBack(victim->first);
-      twin.giveBack(victim->first);
+      heap.release(victim->first);
+      twin.release(victim->first);
       live.erase(victim);
       continue;
     }
@@ -381,7 +381,7 @@ TEST(SymmetricHeap, RangesAreDisjointAndRepeatable) {
   }
   // All of it comes back together.
   for (auto [offset, bytes] : live)
-    heap.giveBack(offset);
+    heap.release(offset);
   std::vector<runtime::SymmetricHeap::Segment> segments = heap.getSegments();
   for (const auto &segment : segments)
     EXPECT_GE(heap.take(segment.bytes), 0);

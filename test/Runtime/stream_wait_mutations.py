@@ -38,7 +38,7 @@ MUTATIONS = [
     ("a stream that is made in a capture does not join it", "Nccl/NcclDevice.cpp",
      "error = joinCapture(peer, slot);", ";"),
     ("a launch does not wait for the other compute streams", "Core/Graphs.cpp",
-     "  settle(context);\n  joinComputeStreams(context);\n", "  settle(context);\n"),
+     "  reclaimCompleted(context);\n  joinComputeStreams(context);\n", "  reclaimCompleted(context);\n"),
     ("the other compute streams do not wait for a launch", "Core/Graphs.cpp",
      "    return fail(context, status, text);\n  joinComputeStreams(context);", "    return fail(context, status, text);"),
 ]

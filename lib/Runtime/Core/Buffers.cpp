@@ -130,7 +130,7 @@ void commsched::runtime::releaseBuffer(Buffer *buffer) {
   buffer->released = true;
   // In program order, not when the last collective lets go: so all ranks agree on what is free.
   if (buffer->symmetricOffset >= 0)
-    buffer->context->symmetric.giveBack(buffer->symmetricOffset);
+    buffer->context->symmetric.release(buffer->symmetricOffset);
   dropHold(buffer);
 }
 
@@ -138,7 +138,7 @@ void commsched::runtime::releaseBuffer(Buffer *buffer) {
 static char *allocateOnDevice(commrt_context *context, int64_t bytes) {
   int64_t storage = storageBytes(bytes);
   void *data = nullptr;
-  settle(context);
+  reclaimCompleted(context);
   commrt_stream *stream = context->streams[{COMMRT_STREAM_COMPUTE, 0}].get();
   if (storage < 0 || context->job->device->alloc(context->peer, storage, stream->handle, &data) != COMMRT_OK)
     return nullptr;
@@ -173,7 +173,7 @@ static int32_t allocate(commrt_context *context, int32_t kind, int64_t bytes, in
   Lock lock(context->mutex);
   context->allocated += bytes;
   context->peak = std::max(context->peak, context->allocated);
-  buffer->number = own(context, Owned::Kind::buffer, buffer.get());
+  buffer->number = registerObject(context, Owned::Kind::buffer, buffer.get());
   context->buffers.emplace(buffer->data, std::move(buffer));
   *pointer = data;
   return status;
@@ -207,7 +207,7 @@ int32_t commrt_constant_create(commrt_context *context, const char *name, const 
     Lock lock(context->mutex);
     Buffer *buffer = findBuffer(context, pointer);
     // Not what an iteration or a call leaves behind.
-    disown(context, buffer->number);
+    unregisterObject(context, buffer->number);
     buffer->isConstant = true;
     context->constants.emplace(name, buffer);
   }
@@ -240,7 +240,7 @@ int32_t commrt_arena_create(commrt_group *group, const char *name, int64_t bytes
   Lock lock(context->mutex);
   Buffer *buffer = findBuffer(context, pointer);
   // Not what an iteration or a call leaves behind.
-  disown(context, buffer->number);
+  unregisterObject(context, buffer->number);
   buffer->group = group;
   buffer->window = window;
   context->arenas.emplace_back(name, buffer);
@@ -296,7 +296,7 @@ int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *
             !found->second->isConstant;
     if (known) {
       Buffer *buffer = found->second.get();
-      disown(context, buffer->number);
+      unregisterObject(context, buffer->number);
       for (int64_t i = 0; i < numTokens; ++i)
         if (tokens[i] && tokens[i]->context == context && tokens[i]->pending > 0) {
           ++buffer->holds;

@@ -281,7 +281,7 @@ int32_t Start::injectFault(FaultKind fault) {
   case FaultKind::error:
     return fail(context, COMMRT_ERR_INJECTED, "injected error " + what);
   case FaultKind::die:
-    return vanish(context, "injected death " + what);
+    return injectExit(context, "injected death " + what);
   case FaultKind::hang: {
     // It only notices that the others have given up, or its own deadline.
     Clock::time_point deadline = Clock::now() + 2 * std::chrono::nanoseconds(timeoutNs);

@@ -309,8 +309,8 @@ void trim(commrt_stream *stream);
 /// Ends a work without the backend (it was refused or dropped, or the rank is in no subset). Gives its token and
 /// status.
 void finishWork(Work *work, int32_t status);
-/// Injects the fault of a rank that leaves without telling the others why.
-int32_t vanish(commrt_context *context, const std::string &message);
+/// Ends the rank as an injected fault, without telling the others why.
+int32_t injectExit(commrt_context *context, const std::string &message);
 /// Combines `value` with those of all ranks, in the order of ranks. Collective over the job. On an error, which
 /// latches, the message begins with `what`.
 int32_t combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes, commrt_combine_fn combine);
@@ -338,7 +338,7 @@ void joinComputeStreams(commrt_context *context);
 /// Blocks until everything on the compute streams is done, the deadline (reported as an error) or an error.
 int32_t waitStreams(commrt_context *context);
 /// Releases works and memory of completed tokens.
-void settle(commrt_context *context);
+void reclaimCompleted(commrt_context *context);
 /// The backend's stream, or null.
 void *streamHandle(const commrt_context *context, const commrt_stream *stream);
 
@@ -380,9 +380,9 @@ void dropGraph(commrt_graph *graph);
 /// Finishes the works that an injected fault dropped.
 void finishDropped(commrt_context *context, int32_t status);
 
-/// Gives the object to the context's user under the returned number, or takes it back. The context's mutex is locked.
-int64_t own(commrt_context *context, Owned::Kind kind, void *object) COMMRT_REQUIRES(context->mutex);
-void disown(commrt_context *context, int64_t number) COMMRT_REQUIRES(context->mutex);
+/// Adds the object to those that the program has not released, and returns its number; or removes it.
+int64_t registerObject(commrt_context *context, Owned::Kind kind, void *object) COMMRT_REQUIRES(context->mutex);
+void unregisterObject(commrt_context *context, int64_t number) COMMRT_REQUIRES(context->mutex);
 
 /// The buffer that `pointer` points into, or null. The context's mutex is locked.
 Buffer *findBuffer(commrt_context *context, const void *pointer) COMMRT_REQUIRES(context->mutex);

@@ -121,7 +121,7 @@ int32_t commsched::runtime::waitStreams(commrt_context *context) {
 
 //===- What completions leave behind ---------------------------------------------------------===//
 
-void commsched::runtime::settle(commrt_context *context) {
+void commsched::runtime::reclaimCompleted(commrt_context *context) {
   std::vector<Work *> retired;
   std::vector<ReturnedMemory> returned;
   for (auto &[key, stream] : context->streams)

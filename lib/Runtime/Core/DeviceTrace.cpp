@@ -239,8 +239,8 @@ struct Meeting {
 
 static void keepLower(void *, const void *, int64_t) {}
 
-/// The own half of the comparison.
-static int32_t meet(commrt_context *context, Meeting &meeting) {
+/// Times the barriers that bring the clocks of the ranks together, on this rank's side.
+static int32_t compareClocks(commrt_context *context, Meeting &meeting) {
   commrt_group *group = nullptr;
   std::vector<int64_t> ranks(context->job->ranks);
   for (size_t i = 0; i < ranks.size(); ++i)
@@ -293,7 +293,7 @@ int32_t commsched::runtime::alignClocks(commrt_context *context) {
     return latched(context);
   Meeting mine = {}, first;
   mine.zero = context->deviceZeroNs;
-  if (int32_t status = meet(context, mine))
+  if (int32_t status = compareClocks(context, mine))
     return status;
   first = mine;
   if (int32_t status = combineRanks(context, "comparing clocks", &first, sizeof(first), keepLower))

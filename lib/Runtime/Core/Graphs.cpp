@@ -46,7 +46,7 @@ int32_t commrt_graph_begin(commrt_context *context) {
     return status;
   if (int32_t status = waitStreams(context))
     return status;
-  settle(context);
+  reclaimCompleted(context);
   if (tracesDevice(context))
     resolveTrace(context);
   char text[512] = "";
@@ -67,7 +67,7 @@ int32_t commrt_graph_end(commrt_context *context, commrt_graph **graph) {
     return status ? status : fail(context, COMMRT_ERR_INVALID, "commrt_graph_end without a begin");
   }
   const commrt_device_ops *device = graphOps(context->job);
-  settle(context);
+  reclaimCompleted(context);
   auto made = std::make_unique<commrt_graph>();
   made->context = context;
   char text[512] = "";
@@ -80,7 +80,7 @@ int32_t commrt_graph_end(commrt_context *context, commrt_graph **graph) {
     fail(context, status, std::string("capturing a graph: ") + text);
   commrt_graph *owned = made.release();
   context->graphs.insert(owned);
-  settle(context);
+  reclaimCompleted(context);
   if (int32_t failed = latched(context)) {
     commrt_graph_destroy(owned);
     return failed;
@@ -101,7 +101,7 @@ int32_t commrt_graph_launch(commrt_graph *graph) {
   // The next launch overwrites the times of the last one.
   if (int32_t status = readGraphTimes(*graph))
     return status;
-  settle(context);
+  reclaimCompleted(context);
   joinComputeStreams(context);
   if (tracesDevice(context))
     beginGraphTimes(*graph);

@@ -264,7 +264,7 @@ int32_t commrt_context_destroy(commrt_context *context) {
   freeOwned(context);
   dropTrace(context);
   if (job->device)
-    settle(context);
+    reclaimCompleted(context);
   for (auto &[name, group] : context->groups)
     if (group->state)
       job->backend->group_destroy(group->state);

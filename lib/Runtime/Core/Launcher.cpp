@@ -1,4 +1,4 @@
-//===- Launcher.cpp - What a launcher says about this process ---------------------------------===//
+//===- Launcher.cpp - Rank and size from the launcher's environment --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

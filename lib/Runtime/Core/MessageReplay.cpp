@@ -1,4 +1,4 @@
-//===- MessageReplay.cpp - Can the messages of all ranks be carried out? ----------------------===//
+//===- MessageReplay.cpp - Simulated exchange of the messages of all ranks -------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -53,7 +53,7 @@ private:
   void makeBatches();
   void makeMeetings();
   size_t addBatch(size_t place);
-  void meet(Meeting &meeting, size_t index, size_t place);
+  void arriveAt(Meeting &meeting, size_t index, size_t place);
   bool isEmpty(const MessageStep &step) const { return hasLanes && step.count == 0; }
   size_t awaitedBy(size_t place) const {
     return static_cast<size_t>(lists.rankOf(place) * lists.perRank + lists.steps[place].awaited);
@@ -130,7 +130,7 @@ void Replay::makeBatches() {
   }
 }
 
-void Replay::meet(Meeting &meeting, size_t index, size_t place) {
+void Replay::arriveAt(Meeting &meeting, size_t index, size_t place) {
   meeting.batches.push_back(batchOf[place]);
   ++meeting.absent;
   batches[batchOf[place]].meetings.push_back(index);
@@ -145,7 +145,7 @@ void Replay::makeMeetings() {
     if (step.step == Step::send && !isEmpty(step)) {
       meetings.emplace_back();
       for (size_t side : {place, lists.partners[place]})
-        meet(meetings.back(), meetings.size() - 1, side);
+        arriveAt(meetings.back(), meetings.size() - 1, side);
     }
     if (step.step != Step::collective)
       continue;
@@ -155,7 +155,7 @@ void Replay::makeMeetings() {
     auto [meeting, isNew] = ofNumber.try_emplace({step.channel, number}, meetings.size());
     if (isNew)
       meetings.emplace_back();
-    meet(meetings[meeting->second], meeting->second, place);
+    arriveAt(meetings[meeting->second], meeting->second, place);
   }
 }
 

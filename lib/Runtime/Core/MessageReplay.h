@@ -1,4 +1,4 @@
-//===- MessageReplay.h - Can the messages of all ranks be carried out? ------------------------===//
+//===- MessageReplay.h - Simulated exchange of the messages of all ranks ---------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Scope.cpp - Giving back what a piece of a program leaves behind ------------------------===//
+//===- Scope.cpp - Release of the objects that a piece of a program made ---------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -16,12 +16,12 @@
 
 using namespace commsched::runtime;
 
-int64_t commsched::runtime::own(commrt_context *context, Owned::Kind kind, void *object) {
+int64_t commsched::runtime::registerObject(commrt_context *context, Owned::Kind kind, void *object) {
   context->owned.emplace_hint(context->owned.end(), context->numbers, Owned{kind, object});
   return context->numbers++;
 }
 
-void commsched::runtime::disown(commrt_context *context, int64_t number) { context->owned.erase(number); }
+void commsched::runtime::unregisterObject(commrt_context *context, int64_t number) { context->owned.erase(number); }
 
 int64_t commrt_mark(const commrt_context *context) {
   if (!context)

@@ -50,7 +50,7 @@ int64_t SymmetricHeap::take(int64_t bytes, int64_t wanted) {
   return offset;
 }
 
-void SymmetricHeap::giveBack(int64_t offset) {
+void SymmetricHeap::release(int64_t offset) {
   auto range = taken.find(offset);
   int64_t bytes = range->second;
   taken.erase(range);

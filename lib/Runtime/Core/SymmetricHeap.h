@@ -35,8 +35,8 @@ public:
   /// An offset for `bytes`, a multiple of `wanted` (a power of two, at most a page): the smallest free range that is
   /// sure to fit, the first of equals; a new segment where none is. Logarithmic. Negative if the sizes overflow.
   int64_t take(int64_t bytes, int64_t wanted = alignment);
-  /// `offset` is one that take() gave. Logarithmic.
-  void giveBack(int64_t offset);
+  /// Frees an offset that take() returned. Logarithmic.
+  void release(int64_t offset);
 
   /// The segment that holds the offset. Logarithmic.
   Segment &segmentOf(int64_t offset);

@@ -52,7 +52,7 @@ int32_t commsched::runtime::fail(commrt_context *context, int32_t status, const 
   return latched(context);
 }
 
-int32_t commsched::runtime::vanish(commrt_context *context, const std::string &message) {
+int32_t commsched::runtime::injectExit(commrt_context *context, const std::string &message) {
   if (isPerProcess(context->job))
     std::raise(SIGKILL);
   if (latch(context, COMMRT_ERR_INJECTED, context->rank, "rank " + std::to_string(context->rank) + ": " + message)) {
@@ -223,7 +223,7 @@ commrt_token *commsched::runtime::makeToken(commrt_context *context) {
   token->previous = context->tokens.previous;
   token->previous->next = token;
   context->tokens.previous = token;
-  token->number = own(context, Owned::Kind::token, token);
+  token->number = registerObject(context, Owned::Kind::token, token);
   return token;
 }
 
@@ -371,7 +371,7 @@ int32_t commrt_token_release(commrt_token *token) {
     return COMMRT_OK;
   {
     Lock lock(token->context->mutex);
-    disown(token->context, token->number);
+    unregisterObject(token->context, token->number);
   }
   releaseToken(token);
   return COMMRT_OK;
@@ -383,7 +383,7 @@ int32_t commrt_progress(commrt_context *context) {
   if (context->job->backend->flags & COMMRT_BACKEND_POLLED)
     context->job->backend->progress(context->peer);
   if (context->job->device)
-    settle(context);
+    reclaimCompleted(context);
   return latched(context);
 }
 
@@ -486,7 +486,7 @@ static int32_t recordOn(commrt_context *context, commrt_stream *stream, bool isT
   (*event)->ns = contextNs(context);
   context->events.insert(*event);
   Lock lock(context->mutex);
-  (*event)->number = own(context, Owned::Kind::event, *event);
+  (*event)->number = registerObject(context, Owned::Kind::event, *event);
   return COMMRT_OK;
 }
 
@@ -558,7 +558,7 @@ int32_t commrt_event_release(commrt_event *event) {
   event->context->events.erase(event);
   {
     Lock lock(event->context->mutex);
-    disown(event->context, event->number);
+    unregisterObject(event->context, event->number);
   }
   if (const commrt_device_ops *device = event->context->job->device)
     device->release(event->context->peer, event->handle);

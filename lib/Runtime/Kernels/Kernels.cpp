@@ -1,4 +1,4 @@
-//===- Kernels.cpp - What opaque computations do when a program is run ------------------------===//
+//===- Kernels.cpp - Reference interpreter of comm.compute -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Kernels.h - What the reference kernels share -------------------------------------------===//
+//===- Kernels.h - Common declarations of the reference kernels ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -103,7 +103,7 @@ struct WorldErrors {
     MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
-  void giveBack() {
+  void restore() {
     if (--jobs > 0)
       return;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
@@ -134,7 +134,7 @@ int32_t commsched::runtime::duplicate(MpiJob &job, MPI_Comm from, MPI_Comm &to, 
     MPI_Comm_set_errhandler(to, MPI_ERRORS_RETURN);
     return COMMRT_OK;
   }
-  leave(made);
+  leakObject(made);
   return code != MPI_SUCCESS ? COMMRT_ERR_BACKEND : job.status != COMMRT_OK ? job.status.load() : COMMRT_ERR_TIMEOUT;
 }
 
@@ -212,7 +212,7 @@ static int32_t meetOthers(MpiJob &job, std::string &text) {
   if (status == COMMRT_OK)
     job.neighbours = std::make_unique<MpiNeighbours>(meeting->all, job.rank);
   else
-    leave(meeting);
+    leakObject(meeting);
   return status;
 }
 
@@ -260,12 +260,12 @@ static void closeMpi(void *opaque) {
   std::unique_ptr<MpiJob> job(static_cast<MpiJob *>(opaque));
   if (job->status != COMMRT_OK) {
     leftInError = true;
-    leave(job); // requests that never complete point into it
+    leakObject(job); // requests that never complete point into it
     return;
   }
   job->requests.abandon();
   retire(std::move(job));
-  worldErrors.giveBack();
+  worldErrors.restore();
 }
 
 static int32_t attachMpi(void *opaque, int32_t rank, const commrt_host *host, void *context, void **peer) {
@@ -342,7 +342,7 @@ static void destroyGroup(void *opaque) {
   if (group->job->status == COMMRT_OK)
     MPI_Comm_free(&group->comm);
   else
-    leave(group);
+    leakObject(group);
 }
 
 static int32_t submitMpi(void *opaque, commrt_work *work) {

@@ -196,11 +196,11 @@ int32_t commsched::runtime::combineMpi(void *opaque, void *value, int64_t bytes,
     ++job->combinations;
     std::memcpy(value, combination->values.data() + (job->rank == 0 ? 0 : bytes), bytes);
     if (!combination->lateRequests.empty())
-      leave(combination);
+      leakObject(combination);
     return COMMRT_OK;
   }
   int32_t status = isDone ? combination->status : job->status != COMMRT_OK ? job->status.load() : COMMRT_ERR_TIMEOUT;
   copyText(isDone ? combination->text : combination->whoIsLate(), message, size);
-  leave(combination);
+  leakObject(combination);
   return status;
 }

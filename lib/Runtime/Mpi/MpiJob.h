@@ -130,7 +130,7 @@ struct MpiJob {
 };
 
 /// Keeps the object for ever, since MPI may still write to it.
-template <typename T> void leave(std::unique_ptr<T> &object) { [[maybe_unused]] T *left = object.release(); }
+template <typename T> void leakObject(std::unique_ptr<T> &object) { [[maybe_unused]] T *left = object.release(); }
 
 /// MPI_Comm_idup with a deadline. Returns a status; on an error `text` is MPI's message, or empty after a timeout. The
 /// new communicator returns its errors.

@@ -123,7 +123,7 @@ static std::unique_ptr<MpiJob> &retired() {
 
 void commsched::runtime::retire(std::unique_ptr<MpiJob> job) {
   if (retired())
-    leave(retired()); // the other ranks stay in it
+    leakObject(retired()); // the other ranks stay in it
   retired() = std::move(job);
 }
 
@@ -139,7 +139,7 @@ void commsched::runtime::freeRetired(std::chrono::nanoseconds time) {
            MPI_Testall(static_cast<int>(said.size()), said.data(), &flag, MPI_STATUSES_IGNORE) == MPI_SUCCESS && flag;
   });
   if (!isFree)
-    return leave(job);
+    return leakObject(job);
   job->requests.abandon();
   // Messages about ranks that were late, but arrived in time.
   int found = 0;

@@ -1,4 +1,4 @@
-//===- MpiNeighbours.cpp - Whether the processes of other ranks live --------------------------===//
+//===- MpiNeighbours.cpp - Liveness of the processes of other ranks --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

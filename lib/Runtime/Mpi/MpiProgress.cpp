@@ -1,4 +1,4 @@
-//===- MpiProgress.cpp - Moves what is in flight over MPI on ----------------------------------===//
+//===- MpiProgress.cpp - Progress of the operations in flight over MPI -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -44,7 +44,7 @@ void MpiJob::cancelAll() {
       host->abandon(operation->work, status);
     else
       host->complete(operation->work, status, 0);
-    leave(operation);
+    leakObject(operation);
   }
   operations.clear();
 }

@@ -220,7 +220,7 @@ int32_t MatrixLibrary::run(const WorkspaceMemory &memory, MatrixPlan &plan, cons
                           plan.layouts[1], plan.accumulates ? alpha : none, result, plan.layouts[2], result,
                           plan.layouts[2], &plan.algorithm, workspace, plan.workspaceBytes, stream);
   if (workspace)
-    memory.give(workspace, bytes);
+    memory.release(workspace, bytes);
   if (!status)
     return COMMRT_OK;
   error = std::string("cublasLtMatmul failed: ") + api.getStatusString(status);

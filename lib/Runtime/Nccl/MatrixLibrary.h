@@ -59,7 +59,7 @@ struct CublasLtApi {
 /// Memory in the order of the product's stream. `take` gives null if there is none.
 struct WorkspaceMemory {
   std::function<void *(int64_t bytes)> take;
-  std::function<void(void *pointer, int64_t bytes)> give;
+  std::function<void(void *pointer, int64_t bytes)> release;
 };
 
 /// A product with its algorithm, which takes cuBLASLt tens of microseconds to choose.

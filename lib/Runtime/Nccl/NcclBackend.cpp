@@ -1,4 +1,4 @@
-//===- NcclBackend.cpp - The table of the nccl backend ---===//
+//===- NcclBackend.cpp - The table of the nccl backend ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -273,7 +273,7 @@ static void announceLeave(NcclPeer &peer, bool isOpen) {
   // and what that one had started.
   if (!peer.job->matcher || peer.job->hasFailed)
     return;
-  Refusal refusal = peer.job->matcher->leave(peer.rank);
+  Refusal refusal = peer.job->matcher->removeRank(peer.rank);
   if (isOpen && refusal.status == COMMRT_OK)
     refusal = {COMMRT_ERR_PEER, peer.rank, "left with collectives in flight"};
   if (refusal.status != COMMRT_OK && !peer.job->hasFailed)

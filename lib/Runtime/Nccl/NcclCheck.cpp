@@ -1,4 +1,4 @@
-//===- NcclCheck.cpp - Do the ranks of several processes start the same? ---===//
+//===- NcclCheck.cpp - Comparison of starts across processes ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

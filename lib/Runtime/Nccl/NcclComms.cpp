@@ -84,11 +84,11 @@ static NcclConfig makeConfig(const NcclJob &job, const char *name, const std::st
   return config;
 }
 
-int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, std::string &error) {
-  return settleComm(peer, comm, Clock::now() + std::chrono::nanoseconds(peer.job->timeoutNs), error);
+int32_t commsched::runtime::awaitComm(NcclPeer &peer, ncclComm *comm, std::string &error) {
+  return awaitComm(peer, comm, Clock::now() + std::chrono::nanoseconds(peer.job->timeoutNs), error);
 }
 
-int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, Clock::time_point deadline, std::string &error) {
+int32_t commsched::runtime::awaitComm(NcclPeer &peer, ncclComm *comm, Clock::time_point deadline, std::string &error) {
   for (int polls = 0;; ++polls) {
     int state = 0;
     int result = peer.job->nccl().commGetAsyncError(comm, &state);
@@ -206,7 +206,7 @@ static int32_t ensureWorld(NcclPeer &peer, std::string &error) {
     peer.world = nullptr;
     return COMMRT_ERR_BACKEND;
   }
-  int32_t status = settleComm(peer, peer.world, error);
+  int32_t status = awaitComm(peer, peer.world, error);
   if (status != COMMRT_OK && error.empty())
     error = "another rank failed while the communicators were made";
   return status;
@@ -228,9 +228,9 @@ static int32_t split(NcclPeer &peer, int color, int key, const std::string &grou
     *comm = nullptr;
     return COMMRT_ERR_BACKEND;
   }
-  int32_t status = settleComm(peer, peer.world, error);
+  int32_t status = awaitComm(peer, peer.world, error);
   if (status == COMMRT_OK && color != noColor)
-    status = settleComm(peer, *comm, error);
+    status = awaitComm(peer, *comm, error);
   if (status != COMMRT_OK && error.empty())
     error = "another rank failed while the communicators were made";
   return status;
@@ -327,8 +327,7 @@ bool commsched::runtime::finalizeComms(NcclPeer &peer) {
   std::string error;
   forEachComm(peer, [&](ncclComm *comm) {
     int result = isGood ? nccl.commFinalize(comm) : 0;
-    isGood =
-        isGood && (result == 0 || result == ncclInProgress) && settleComm(peer, comm, deadline, error) == COMMRT_OK;
+    isGood = isGood && (result == 0 || result == ncclInProgress) && awaitComm(peer, comm, deadline, error) == COMMRT_OK;
   });
   if (!isGood)
     return false;

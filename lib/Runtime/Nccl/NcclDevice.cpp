@@ -1,4 +1,4 @@
-//===- NcclDevice.cpp - Memory and copies of the nccl backend ---===//
+//===- NcclDevice.cpp - Memory and copies of the nccl backend --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -100,7 +100,7 @@ static int32_t query(void *opaque, void *event, int32_t *done) {
 }
 
 static void release(void *opaque, void *event) {
-  giveEvent(*static_cast<NcclPeer *>(opaque), static_cast<cudaEvent *>(event));
+  releaseEvent(*static_cast<NcclPeer *>(opaque), static_cast<cudaEvent *>(event));
 }
 
 //===- Memory --------------------------------------------------------------------------------===//
@@ -118,7 +118,7 @@ static int32_t allocate(void *opaque, int64_t bytes, void *stream, void **pointe
 
 static int32_t freeMemory(void *opaque, void *pointer, void *stream) {
   NcclPeer &peer = peerOf(opaque);
-  if (giveGraphMemory(peer, pointer, streamOf(stream)))
+  if (releaseGraphMemory(peer, pointer, streamOf(stream)))
     return COMMRT_OK;
   if (peer.capture) {
     peer.capture->pool.emplace(std::make_pair(nullptr, 0), pointer); // it goes with the graph
@@ -163,7 +163,7 @@ static int32_t takeBounce(NcclPeer &peer, int slot, Clock::time_point deadline) 
   cudaEvent *before = std::exchange(peer.bounced[slot], nullptr);
   int32_t status = before ? waitHost(peer, before, deadline) : COMMRT_OK;
   if (before)
-    giveEvent(peer, before);
+    releaseEvent(peer, before);
   return status;
 }
 
@@ -247,7 +247,7 @@ static int32_t createWindow(void *opaque, void *base, int64_t bytes, void **wind
     status = COMMRT_ERR_BACKEND;
     error = peer.ncclError("ncclCommWindowRegister", result, comm);
   } else {
-    status = settleComm(peer, comm, error);
+    status = awaitComm(peer, comm, error);
   }
   copyText(error, message, size);
   if (status == COMMRT_OK && *window)
@@ -266,7 +266,7 @@ static void destroyWindow(void *opaque, void *window) {
   if (!peer.isAborted && !peer.failing) {
     std::string error;
     peer.job->nccl().commWindowDeregister(found->first, window);
-    settleComm(peer, found->first, error);
+    awaitComm(peer, found->first, error);
   }
   peer.windows.erase(found);
 }

@@ -1,4 +1,4 @@
-//===- NcclErrors.cpp - How an error reaches every rank ---===//
+//===- NcclErrors.cpp - Propagation of errors to all ranks -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -62,14 +62,14 @@ cudaEvent *commsched::runtime::takeEvent(NcclPeer &peer, std::string &error, boo
   return event;
 }
 
-void commsched::runtime::giveEventLocked(NcclPeer &peer, cudaEvent *event) {
+void commsched::runtime::releaseEventLocked(NcclPeer &peer, cudaEvent *event) {
   if (event)
     (peer.timedEvents.count(event) ? peer.spareTimedEvents : peer.spareEvents).push_back(event);
 }
 
-void commsched::runtime::giveEvent(NcclPeer &peer, cudaEvent *event) {
+void commsched::runtime::releaseEvent(NcclPeer &peer, cudaEvent *event) {
   Lock lock(peer.mutex);
-  giveEventLocked(peer, event);
+  releaseEventLocked(peer, event);
 }
 
 cudaEvent *commsched::runtime::recordEvent(NcclPeer &peer, cudaStream *stream, std::string &error, bool isTimed) {
@@ -82,7 +82,7 @@ cudaEvent *commsched::runtime::recordEvent(NcclPeer &peer, cudaStream *stream, s
   if (int result = isTimed && peer.capture ? cuda.eventRecordWithFlags(event, stream, cudaEventRecordExternal)
                                            : cuda.eventRecord(event, stream)) {
     error = peer.cudaError("cudaEventRecord", result);
-    giveEvent(peer, event);
+    releaseEvent(peer, event);
     return nullptr;
   }
   return event;
@@ -148,7 +148,7 @@ PinnedBlock commsched::runtime::takePinned(NcclPeer &peer, size_t bytes, std::st
   return block;
 }
 
-void commsched::runtime::givePinnedLocked(NcclPeer &peer, const PinnedBlock &block) {
+void commsched::runtime::releasePinnedLocked(NcclPeer &peer, const PinnedBlock &block) {
   if (block.data)
     peer.sparePinned.push_back(block);
 }

@@ -57,7 +57,7 @@ static std::string order(NcclPeer &peer, cudaStream *from, cudaStream *to) {
   if (!event)
     return error;
   error = awaitEvent(peer, to, event);
-  giveEvent(peer, event);
+  releaseEvent(peer, event);
   return error;
 }
 
@@ -212,7 +212,7 @@ void commsched::runtime::freeGraph(NcclPeer &peer, NcclGraph &graph) {
   Lock lock(peer.mutex);
   for (NcclFlight *flight : graph.flights) {
     for (const PinnedBlock &block : std::exchange(flight->pinned, {}))
-      givePinnedLocked(peer, block);
+      releasePinnedLocked(peer, block);
     dropFlightLocked(flight);
   }
 }
@@ -253,7 +253,7 @@ int commsched::runtime::takeGraphMemory(NcclPeer &peer, int64_t bytes, cudaStrea
   return 0;
 }
 
-bool commsched::runtime::giveGraphMemory(NcclPeer &peer, void *pointer, cudaStream *stream) {
+bool commsched::runtime::releaseGraphMemory(NcclPeer &peer, void *pointer, cudaStream *stream) {
   auto found = peer.graphMemory.find(pointer);
   if (found == peer.graphMemory.end())
     return false;
@@ -267,7 +267,7 @@ int commsched::runtime::takeScratch(NcclPeer &peer, cudaStream *stream, int64_t 
                       : peer.job->cuda().mallocAsync(pointer, bytes, stream);
 }
 
-int commsched::runtime::giveScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void *pointer) {
+int commsched::runtime::releaseScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void *pointer) {
   if (!peer.capture)
     return peer.job->cuda().freeAsync(pointer, stream);
   peer.capture->pool.emplace(std::make_pair(stream, bytes), pointer);

@@ -99,7 +99,7 @@ int32_t commsched::runtime::multiplyByLibrary(NcclPeer &peer, const commrt_produ
     }
     return pointer;
   };
-  memory.give = [&](void *pointer, int64_t bytes) { giveScratch(peer, stream, bytes, pointer); };
+  memory.release = [&](void *pointer, int64_t bytes) { releaseScratch(peer, stream, bytes, pointer); };
   return peer.products->multiply(memory, product, stream, error);
 }
 

@@ -263,9 +263,9 @@ void failPeer(NcclPeer &peer, int32_t status);
 
 /// An event of the pool; null with an error. Any thread. `isTimed`: one that keeps its time.
 cudaEvent *takeEvent(NcclPeer &peer, std::string &error, bool isTimed = false);
-void giveEvent(NcclPeer &peer, cudaEvent *event);
+void releaseEvent(NcclPeer &peer, cudaEvent *event);
 /// The same with the peer's mutex held.
-void giveEventLocked(NcclPeer &peer, cudaEvent *event) COMMRT_REQUIRES(peer.mutex);
+void releaseEventLocked(NcclPeer &peer, cudaEvent *event) COMMRT_REQUIRES(peer.mutex);
 /// Records an event of the pool on the stream; null with an error.
 cudaEvent *recordEvent(NcclPeer &peer, cudaStream *stream, std::string &error, bool isTimed = false);
 /// What is put on the stream later waits for the event; an error text.
@@ -274,7 +274,7 @@ std::string awaitEvent(NcclPeer &peer, cudaStream *stream, cudaEvent *event);
 int queryEvent(NcclPeer &peer, cudaEvent *event, std::string &error);
 /// Pinned memory of at least `bytes`, of the pool. data is null with an error.
 PinnedBlock takePinned(NcclPeer &peer, size_t bytes, std::string &error);
-void givePinnedLocked(NcclPeer &peer, const PinnedBlock &block) COMMRT_REQUIRES(peer.mutex);
+void releasePinnedLocked(NcclPeer &peer, const PinnedBlock &block) COMMRT_REQUIRES(peer.mutex);
 /// The stream; the highest priority for communication.
 cudaStream *makeStream(NcclPeer &peer, bool isUrgent, std::string &error);
 
@@ -284,9 +284,9 @@ cudaStream *makeStream(NcclPeer &peer, bool isUrgent, std::string &error);
 int32_t createGroup(NcclPeer &peer, const char *name, const int32_t *members, int32_t size, int32_t index,
                     NcclGroup **group, std::string &error);
 /// Waits until nothing of the communicator is in progress. A status with its text.
-int32_t settleComm(NcclPeer &peer, ncclComm *comm, std::string &error);
+int32_t awaitComm(NcclPeer &peer, ncclComm *comm, std::string &error);
 /// The same until a moment.
-int32_t settleComm(NcclPeer &peer, ncclComm *comm, std::chrono::steady_clock::time_point deadline, std::string &error);
+int32_t awaitComm(NcclPeer &peer, ncclComm *comm, std::chrono::steady_clock::time_point deadline, std::string &error);
 /// Ends communicators on which nothing is in flight. False: they have to be aborted.
 bool finalizeComms(NcclPeer &peer);
 /// Ends communicators at once: revokes all of them, so that none waits for another one's operations, where NCCL can.
@@ -358,10 +358,10 @@ void endGraphs(NcclPeer &peer);
 /// Memory of the program during a capture; 0 or CUDA's error.
 int takeGraphMemory(NcclPeer &peer, int64_t bytes, cudaStream *stream, void **pointer);
 /// Gives memory back that belongs to a graph; false if it does not.
-bool giveGraphMemory(NcclPeer &peer, void *pointer, cudaStream *stream);
+bool releaseGraphMemory(NcclPeer &peer, void *pointer, cudaStream *stream);
 /// Memory for what is on the lane between the two calls; 0 or CUDA's error.
 int takeScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void **pointer);
-int giveScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void *pointer);
+int releaseScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void *pointer);
 
 //===- NcclWatch.cpp -------------------------------------------------------------------------===//
 

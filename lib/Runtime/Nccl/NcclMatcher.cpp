@@ -1,4 +1,4 @@
-//===- NcclMatcher.cpp - Do the ranks of one process start the same? --------------------------===//
+//===- NcclMatcher.cpp - Comparison of starts within one process -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -127,7 +127,7 @@ Refusal Matcher::present(Meeting &meeting, int32_t member, const commrt_work &wo
   return isMessage ? presentMessage(meeting, member, work) : presentCollective(meeting, member, work);
 }
 
-Refusal Matcher::leave(int32_t rank) {
+Refusal Matcher::removeRank(int32_t rank) {
   Lock lock(mutex);
   left[rank] = true;
   for (auto &[key, meeting] : meetings) {

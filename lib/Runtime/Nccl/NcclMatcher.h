@@ -1,4 +1,4 @@
-//===- NcclMatcher.h - Do the ranks of one process start the same? ----------------------------===//
+//===- NcclMatcher.h - Comparison of starts within one process -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -74,7 +74,7 @@ public:
   /// A start of the member, in the order in which NCCL will see it.
   Refusal present(Meeting &meeting, int32_t member, const commrt_work &work);
   /// The rank starts nothing more. Why that makes the others fail; status COMMRT_OK if it does not.
-  Refusal leave(int32_t rank);
+  Refusal removeRank(int32_t rank);
   /// Who has not started what the rank has: "all_reduce ... waits for rank 2 (last started ...)". Empty if nobody.
   std::string describeMissing(int32_t rank);
 

@@ -1,4 +1,4 @@
-//===- NcclOptions.cpp - What the environment asks of communicators ---------------------------===//
+//===- NcclOptions.cpp - Options of communicators from the environment -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- NcclPlan.cpp - What a work does on its stream ------------------------------------------===//
+//===- NcclPlan.cpp - Stream operations of one work ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -207,16 +207,16 @@ void Plan::make() {
   Phase &last = phase(phases.back().calls.empty() ? phases.size() - 1 : phases.size());
   for (auto [data, bytes] : scratches)
     last.pieces.emplace_back(
-        [this, pointer = data, size = bytes] { return giveScratch(peer, lane.stream, size, pointer); });
+        [this, pointer = data, size = bytes] { return releaseScratch(peer, lane.stream, size, pointer); });
 }
 
 void Plan::drop() {
   for (auto [data, bytes] : scratches)
-    giveScratch(peer, lane.stream, bytes, data);
+    releaseScratch(peer, lane.stream, bytes, data);
   scratches.clear();
 }
 
-void Plan::leave() {
+void Plan::moveScratchesToFlight() {
   flight.scratches.insert(flight.scratches.end(), scratches.begin(), scratches.end());
   scratches.clear();
 }

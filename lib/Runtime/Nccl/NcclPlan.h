@@ -1,4 +1,4 @@
-//===- NcclPlan.h - What a work does on its stream --------------------------------------------===//
+//===- NcclPlan.h - Stream operations of one work --------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -40,10 +40,10 @@ struct Plan {
         me(group.index), size(commrt_dtype_size(work.dtype)), type(ncclTypeOf(work.dtype)) {}
   /// Fills the phases, for all works but messages.
   void make();
-  /// Gives the memory of a plan back that is not carried out.
+  /// Releases the memory of a plan that is not carried out.
   void drop();
-  /// Leaves it to the flight, until NCCL can no longer use it.
-  void leave();
+  /// Keeps the memory of the plan until NCCL can no longer use it.
+  void moveScratchesToFlight();
   /// A message to another member.
   void makeMessage();
   /// What the rank sends to itself.

@@ -1,4 +1,4 @@
-//===- NcclStart.cpp - From a start to its stream, and its waits ---===//
+//===- NcclStart.cpp - Submission of works to streams, and waits -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -82,7 +82,7 @@ void Batch::awaitProducers(NcclFlight &flight, const std::vector<PendingWork> &w
       return fail(COMMRT_ERR_BACKEND, error);
     if (std::string text = awaitEvent(peer, flight.lane->stream, ready); !text.empty())
       fail(COMMRT_ERR_BACKEND, text);
-    giveEvent(peer, ready);
+    releaseEvent(peer, ready);
   }
   if (!peer.job->isSerial || !peer.newest || peer.newest->lane == flight.lane)
     return;
@@ -185,7 +185,7 @@ void Batch::runCalls(size_t phase) {
     check("ncclGroupEnd", nccl.groupEnd());
   // What comes next on the stream must not come before NCCL has put its kernel there.
   for (size_t i = 0; i < comms.size() && status == COMMRT_OK && !peer.job->blocking; ++i)
-    if (int32_t settled = settleComm(peer, comms[i], error))
+    if (int32_t settled = awaitComm(peer, comms[i], error))
       fail(settled, error);
   isUnsettled = status != COMMRT_OK && !peer.job->blocking && !peer.capture;
 }
@@ -275,7 +275,7 @@ void commsched::runtime::issueWorks(NcclPeer &peer, const std::vector<PendingWor
       what = text;
       for (auto &plan : batch.plans)
         if (batch.isUnsettled)
-          plan->leave();
+          plan->moveScratchesToFlight();
         else
           plan->drop();
     }

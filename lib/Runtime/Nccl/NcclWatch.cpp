@@ -1,4 +1,4 @@
-//===- NcclWatch.cpp - Who notices completions, deadlines and errors ---===//
+//===- NcclWatch.cpp - Watchdog thread: completions, deadlines, errors -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -36,9 +36,9 @@ void commsched::runtime::dropFlightLocked(NcclFlight *flight) {
   flight->peer->mutex.isHeld();
   if (--flight->references > 0)
     return;
-  giveEventLocked(*flight->peer, flight->begin);
-  giveEventLocked(*flight->peer, flight->done);
-  giveEventLocked(*flight->peer, flight->ended);
+  releaseEventLocked(*flight->peer, flight->begin);
+  releaseEventLocked(*flight->peer, flight->done);
+  releaseEventLocked(*flight->peer, flight->ended);
   delete flight;
 }
 
@@ -66,7 +66,7 @@ static void endFlight(NcclFlight *flight, int32_t status, bool isFree) {
   flight->works.clear();
   if (isFree)
     for (const PinnedBlock &block : flight->pinned)
-      givePinnedLocked(peer, block);
+      releasePinnedLocked(peer, block);
   flight->pinned.clear();
   if (isFree)
     dropFlightLocked(flight);

@@ -1,4 +1,4 @@
-//===- SymbolTable.cpp - Functions of libraries that may not be there -------------------------===//
+//===- SymbolTable.cpp - Functions of libraries that are loaded at run time ------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

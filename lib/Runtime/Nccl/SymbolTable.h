@@ -1,4 +1,4 @@
-//===- SymbolTable.h - Functions of libraries that may not be there ---------------------------===//
+//===- SymbolTable.h - Functions of libraries that are loaded at run time --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

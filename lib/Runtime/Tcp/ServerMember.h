@@ -1,4 +1,4 @@
-//===- ServerMember.h - What rank 0 keeps of another rank -------------------------------------===//
+//===- ServerMember.h - State of another rank in the process of rank 0 -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -412,7 +412,7 @@ static int32_t arrive(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slo
   return COMMRT_OK;
 }
 
-static int32_t meet(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slot> &toExecute) {
+static int32_t matchMessage(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slot> &toExecute) {
   ThreadsJob &job = *handle.peer->job;
   job.mutex.isHeld();
   Lane &lane = *handle.lane;
@@ -458,7 +458,7 @@ static int32_t submitThreads(void *group, commrt_work *work) {
     if (job.status != COMMRT_OK)
       return job.status;
     handle.peer->last = text;
-    int32_t status = isPointToPoint(work) ? meet(handle, work, slot) : arrive(handle, work, slot);
+    int32_t status = isPointToPoint(work) ? matchMessage(handle, work, slot) : arrive(handle, work, slot);
     if (status != COMMRT_OK)
       return status;
   }

@@ -1,4 +1,4 @@
-//===- Arguments.h - What each kernel is told -------------------------------------------------===//
+//===- Arguments.h - Arguments of the kernels ------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Portable.h - What kernels for devices and for the host have in common ------------------===//
+//===- Portable.h - Common base of kernels for devices and for the host ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
