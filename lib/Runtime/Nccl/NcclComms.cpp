@@ -193,7 +193,7 @@ static int32_t ensureWorld(NcclPeer &peer, std::string &error) {
   std::vector<NcclUniqueId> ids;
   if (int32_t status = exchangeIds(peer, count, ids, error))
     return status;
-  std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  Lock issuing(peer.issuing);
   if (peer.isAborted)
     return peer.failing;
   NcclConfig config = makeConfig(job, "world");
@@ -218,7 +218,7 @@ static int32_t ensureWorld(NcclPeer &peer, std::string &error) {
 static int32_t split(NcclPeer &peer, int color, int key, const std::string &group, const char *name, ncclComm **comm,
                      std::string &error) {
   NcclJob &job = *peer.job;
-  std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  Lock issuing(peer.issuing);
   if (peer.isAborted)
     return peer.failing;
   NcclConfig config = makeConfig(job, name, &group);
@@ -256,7 +256,7 @@ int32_t commsched::runtime::createGroup(NcclPeer &peer, const char *name, const 
   NcclGroup *made = owner.get();
   {
     // From now on: an abort has to find communicators that are not ready.
-    std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+    Lock issuing(peer.issuing);
     peer.groups.push_back(std::move(owner));
   }
   made->peer = &peer;
@@ -312,7 +312,7 @@ bool commsched::runtime::finalizeComms(NcclPeer &peer) {
   const NcclApi &nccl = peer.job->nccl();
   Clock::time_point deadline =
       Clock::now() + std::min<Clock::duration>(finalizeLimit, std::chrono::nanoseconds(peer.job->timeoutNs));
-  std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  Lock issuing(peer.issuing);
   if (peer.isAborted)
     return true;
   bool isGood = true;
@@ -368,7 +368,7 @@ void commsched::runtime::abortComms(NcclPeer &peer) {
   // The shortest time that an abort has is twice that.
   constexpr std::chrono::seconds longestRevoke(1);
   peer.enter();
-  std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  Lock issuing(peer.issuing);
   if (peer.isAborted)
     return;
   peer.isAborted = true;

@@ -237,7 +237,7 @@ static int32_t createWindow(void *opaque, void *base, int64_t bytes, void **wind
   if (!comm || !nccl.commWindowRegister || !nccl.commWindowDeregister || !nccl.memAlloc)
     return COMMRT_OK; // slower, and right
   constexpr int ncclWinCollSymmetric = 1, ncclInProgress = 7;
-  std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  Lock issuing(peer.issuing);
   if (peer.isAborted)
     return peer.failing;
   std::string error;
@@ -258,7 +258,7 @@ static int32_t createWindow(void *opaque, void *base, int64_t bytes, void **wind
 static void destroyWindow(void *opaque, void *window) {
   auto &group = *static_cast<NcclGroup *>(opaque);
   NcclPeer &peer = peerOf(group.peer);
-  std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  Lock issuing(peer.issuing);
   auto found =
       std::find_if(peer.windows.begin(), peer.windows.end(), [&](const auto &entry) { return entry.second == window; });
   if (found == peer.windows.end())

@@ -101,7 +101,7 @@ int32_t commsched::runtime::beginCapture(NcclPeer &peer, std::string &error) {
     return COMMRT_ERR_BACKEND;
   }
   {
-    std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+    Lock issuing(peer.issuing);
     peer.graphs.push_back(std::make_unique<NcclGraph>());
   }
   peer.capture = peer.graphs.back().get();
@@ -147,7 +147,7 @@ int32_t commsched::runtime::endCapture(NcclPeer &peer, NcclGraph **result, std::
     dropFlightLocked(std::exchange(peer.newest, nullptr));
   }
   if (graph) {
-    std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+    Lock issuing(peer.issuing);
     if (error.empty() && !peer.isAborted)
       if (int status = cuda.graphInstantiate(&made->exec, graph, 0))
         error = peer.cudaError("cudaGraphInstantiateWithFlags", status);
@@ -165,7 +165,7 @@ int32_t commsched::runtime::endCapture(NcclPeer &peer, NcclGraph **result, std::
 int32_t commsched::runtime::launchGraph(NcclPeer &peer, NcclGraph &graph, std::string &error) {
   cudaStream *stream = originOf(peer);
   flushMessages(peer);
-  std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  Lock issuing(peer.issuing);
   if (peer.failing || peer.isAborted) {
     int32_t failing = peer.failing;
     return failing ? failing : COMMRT_ERR_ABORTED;
@@ -222,7 +222,7 @@ void commsched::runtime::destroyGraph(NcclPeer &peer, NcclGraph *graph) {
     return; // a launch may still run: until close
   peer.enter();
   // Its launches may be ended by another thread: by an abort, or by the last rank that leaves, for all.
-  std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  Lock issuing(peer.issuing);
   freeGraph(peer, *graph);
   auto found = std::find_if(peer.graphs.begin(), peer.graphs.end(), [&](auto &each) { return each.get() == graph; });
   peer.graphs.erase(found);

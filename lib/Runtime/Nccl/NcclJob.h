@@ -179,9 +179,9 @@ struct NcclPeer {
   PinnedBlock bounce[2];
   cudaEvent *bounced[2] = {nullptr, nullptr};
 
-  /// Held by who calls functions of NCCL that start or end something.
-  std::timed_mutex issuing;
-  bool isAborted = false; ///< under `issuing`: the communicators are gone
+  /// Held by the thread that calls functions of NCCL that start or end something.
+  Mutex issuing;
+  bool isAborted COMMRT_GUARDED_BY(issuing) = false; ///< the communicators are gone
 
   std::atomic<int32_t> failing{COMMRT_OK}; ///< the error that ends this rank's works
   std::atomic<int64_t> openShadows{0};     ///< presented, and not compared with all others
@@ -353,8 +353,7 @@ int32_t launchGraph(NcclPeer &peer, NcclGraph &graph, std::string &error);
 void destroyGraph(NcclPeer &peer, NcclGraph *graph);
 void freeGraph(NcclPeer &peer, NcclGraph &graph);
 /// No graph is launched any more. NCCL ends a communicator only after the graphs with its calls: what runs still ends.
-/// `issuing` is held.
-void endGraphs(NcclPeer &peer);
+void endGraphs(NcclPeer &peer) COMMRT_REQUIRES(peer.issuing);
 /// Memory of the program during a capture; 0 or CUDA's error.
 int takeGraphMemory(NcclPeer &peer, int64_t bytes, cudaStream *stream, void **pointer);
 /// Gives memory back that belongs to a graph; false if it does not.

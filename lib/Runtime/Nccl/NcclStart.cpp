@@ -253,7 +253,7 @@ void commsched::runtime::issueWorks(NcclPeer &peer, const std::vector<PendingWor
   Batch batch(peer);
   std::string what;
   {
-    std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+    Lock issuing(peer.issuing);
     if (peer.isAborted || peer.failing) {
       int32_t failing = peer.failing;
       return completeAll(peer, works, failing ? failing : COMMRT_ERR_ABORTED);

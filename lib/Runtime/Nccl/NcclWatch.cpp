@@ -230,7 +230,7 @@ static void watchPeer(NcclPeer &peer) {
   std::string error;
   {
     // One thread at a time is in a communicator; who is asks for its state as well.
-    std::unique_lock<std::timed_mutex> issuing(peer.issuing, std::try_to_lock);
+    std::unique_lock<std::mutex> issuing(peer.issuing, std::try_to_lock);
     Lock lock(peer.mutex);
     if (peer.isDone || peer.isQuiet)
       return;
