@@ -7,7 +7,7 @@
 |*===-------------------------------------------------------------------------------------===*|
 |*                                                                                         *|
 |* The caller runs one collective and gathers numbers; the library decides how often and   *|
-|* at which sizes, keeps what was measured, and writes a machine profile. docs/Calibration *|
+|* at which sizes, keeps what was measured, and writes a machine profile. Calibration.md   *|
 |* describes the rules.                                                                    *|
 |*                                                                                         *|
 \*===-------------------------------------------------------------------------------------===*/
@@ -75,7 +75,7 @@ typedef struct CommSchedBench {
 COMMSCHED_EXPORT int commschedCalibrate(const CommSchedBench *bench, const char *request, CommSchedBuffer *result);
 
 /**
- * A machine profile from the traces of a profiler (docs/Calibration.md, "Costs from a trace"). `request` is JSON:
+ * A machine profile from the traces of a profiler (Calibration.md, "Costs from a trace"). `request` is JSON:
  *
  *   "traces"  paths: of one rank each
  *   "base"    the profile that is completed: a name or a path; "": the devices in the traces decide

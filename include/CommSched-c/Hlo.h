@@ -7,7 +7,7 @@
 |*===-------------------------------------------------------------------------------------===*|
 |*                                                                                         *|
 |* Orders the instructions of scheduled modules, given as bytes or inside a plugin of      *|
-|* PJRT. docs/Jax.md describes what is understood.                                         *|
+|* PJRT. Jax.md describes what is understood.                                              *|
 |*                                                                                         *|
 \*===-------------------------------------------------------------------------------------===*/
 

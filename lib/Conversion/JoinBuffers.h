@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Strands are joined by insertions into one buffer (docs/Strands.md, "Slices and joins"), which bufferize to copies.
+// Strands are joined by insertions into one buffer (Strands.md, "Slices and joins"), which bufferize to copies.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_CONVERSION_JOINBUFFERS_H

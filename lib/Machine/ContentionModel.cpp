@@ -122,7 +122,7 @@ struct Traffic {
 
 } // namespace
 
-/// The bytes of the alpha-beta model (docs/MachineModel.md). A ring over nodes passes both classes of links, and the
+/// The bytes of the alpha-beta model (MachineModel.md). A ring over nodes passes both classes of links, and the
 /// ranks of a node share what leaves it.
 static Traffic trafficOf(CollectiveKind kind, Bytes bytes, GroupShape shape) {
   int64_t ranks = std::max<int64_t>(shape.ranks, 1), local = std::clamp<int64_t>(shape.ranksPerNode, 1, ranks);

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The JSON format of machine profiles, docs/MachineModel.md. Reading is strict: an unknown, missing or ill-typed field
+// The JSON format of machine profiles, MachineModel.md. Reading is strict: an unknown, missing or ill-typed field
 // is an error that names the file and the field, because a misspelt number would silently become a wrong schedule.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -5,5 +5,5 @@
 
 A certificate holds a problem, an answer, what is claimed of it, and a witness of the lower bound. This package shares
 nothing with the scheduler that wrote it, the package `commsched` included, and needs nothing but Python: its folder may
-be copied. docs/Certificate.md describes the format and what is proven; Lemmas are those of docs/Bounds.md.
+be copied. Certificate.md describes the format and what is proven; Lemmas are those of Bounds.md.
 """

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The makespan of an answer whose activities share the resources of a device (docs/Models.md, "Contention")."""
+"""The makespan of an answer whose activities share the resources of a device (Models.md, "Contention")."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Work:
 
 
 class Clock:
-    """Time, and the work that lies on each lane. The first one of each lane runs (docs/Models.md, "Contention")."""
+    """Time, and the work that lies on each lane. The first one of each lane runs (Models.md, "Contention")."""
 
     def __init__(self, problem: Problem) -> None:
         self.now, self.lanes = 0, [deque[Work]() for _ in problem.lanes]

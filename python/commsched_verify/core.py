@@ -6,7 +6,7 @@
 This file is the core, and complete by itself: dependences, memory, the timeline, and the bounds that follow from paths
 and from sums of work. The modules beside it check what else a certificate may claim: the order of `accesses`, `buckets`
 and their `durations`, `contention`, stronger bounds (`levels` and `lemmas`), the regret over `scales`, and `ranks`.
-What would need a missing one is not checked, and named. docs/Certificate.md has the format, docs/Bounds.md the lemmas.
+What would need a missing one is not checked, and named. Certificate.md has the format, Bounds.md the lemmas.
 """
 
 from __future__ import annotations

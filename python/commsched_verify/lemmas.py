@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Bounds that follow from what an order has to put off: Lemmas 9 to 11 of docs/Bounds.md."""
+"""Bounds that follow from what an order has to put off: Lemmas 9 to 11 of Bounds.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Levels of a bound (Lemmas 3 and 4 of docs/Bounds.md): work of one lane that must be over before a moment begins.
+"""Levels of a bound (Lemmas 3 and 4 of Bounds.md): work of one lane that must be over before a moment begins.
 
 Which work that is follows from the dependences. Sets of work are bits of large integers, so this takes O(N^2 / 64)
 words.

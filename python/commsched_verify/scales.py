@@ -7,7 +7,7 @@ At the scale k every collective takes k times its time, alone or merged, and als
 Everything else takes the time that it took. A scale is given in thousandths, and times at a scale are counted in
 picoseconds: a planned nanosecond is 1000 of them, and k times that is again a natural number. So nothing is rounded.
 
-What is proven holds for every real k from 0.75 to 2 (Lemma 24 of docs/Bounds.md). Let T(k) be the answer's makespan,
+What is proven holds for every real k from 0.75 to 2 (Lemma 24 of Bounds.md). Let T(k) be the answer's makespan,
 and B(k) the least makespan of any answer. Both are made of sums of times, each of which is a + b * k with a, b >= 0.
 
 - T is the maximum of such sums, so it is convex: between two scales it is at most the chord.

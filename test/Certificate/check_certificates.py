@@ -97,7 +97,7 @@ def share(demands):
 
 
 class Simulation:
-    """All orders of a small block, played by the rules of docs/Models.md."""
+    """All orders of a small block, played by the rules of Models.md."""
 
     def __init__(self, block, chosen=()):
         self.problem = problem = block["problem"]

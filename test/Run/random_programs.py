@@ -12,7 +12,7 @@
 # With --backend nccl the programs run on a device: where COMMRT_CUDART_LIBRARY and COMMRT_NCCL_LIBRARY name the emulated
 # libraries, on an emulated one. The program as it is also runs on threads, and its results are compared, too. Sends and
 # receives that wait for each other are started together there, within one operation: nothing may come between them that
-# another member waits for (docs/Gpu.md).
+# another member waits for (Gpu.md).
 #
 #===-------------------------------------------------------------------------------------------------------------===#
 

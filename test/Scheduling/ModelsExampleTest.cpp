@@ -1,4 +1,4 @@
-//===- ModelsExampleTest.cpp - The worked example of docs/Models.md ---------------------------===//
+//===- ModelsExampleTest.cpp - The worked example of Models.md -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -18,7 +18,7 @@ Demand randomDemand(Random &random);
 /// Gives the nodes, the merge keys and the copies of a problem random demands. Some nodes need nothing.
 void addRandomDemands(Problem &problem, uint64_t seed);
 
-/// The rates of activities that run together, by the words of docs/Models.md: the level at which a resource is shared
+/// The rates of activities that run together, by the words of Models.md: the level at which a resource is shared
 /// is raised until it is used up or everybody has what they need. Levels are fractions, level / unit.
 std::vector<int64_t> ratesByLevel(const std::vector<Demand> &demands);
 

@@ -8,7 +8,7 @@
 //
 // Never above the limit, never slower than the given order, always legal, in every mode; and how far from the true
 // optimum on problems that are small enough to try every order. COMMSCHED_RANDOM_PROBLEMS sets how many problems are
-// drawn (docs/Models.md tells of a run over 100,000), COMMSCHED_RANDOM_FIRST the first seed. A failure prints the
+// drawn (Models.md tells of a run over 100,000), COMMSCHED_RANDOM_FIRST the first seed. A failure prints the
 // problem as the text of an IR test.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -3,7 +3,7 @@
 
 """Donations: XLA forgets those of a module that a transformation returns, and CommSched keeps them nevertheless.
 
-The first test is the reproducer for docs/Jax.md. It needs nothing of CommSched and no GPU. A failure is good news: XLA
+The first test is the reproducer for Jax.md. It needs nothing of CommSched and no GPU. A failure is good news: XLA
 keeps donations, so that no second compilation is needed. The others need XLA's plugin for CUDA, and no GPU either.
 """
 

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Every remark of the project has a kind, numbers whose names give the unit, a limiting factor, and one sentence.
-// docs/Remarks.md lists them.
+// Remarks.md lists them.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_REMARKS_H

@@ -8,7 +8,7 @@
 //
 // Most tensors are values: their contents never change. A tensor whose storage the program writes and reads again is a
 // place, and its contents depend on the time. Operations without memory effects may only know values, because every
-// pass may move, merge and fold them. docs/Rationale.md, "Values and places", has the rules and the argument.
+// pass may move, merge and fold them. Rationale.md, "Values and places", has the rules and the argument.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_TENSORPLACES_H

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Writes measured curves into a copy of a base profile, in the format of docs/MachineModel.md, and reads them back.
+// Writes measured curves into a copy of a base profile, in the format of MachineModel.md, and reads them back.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_CALIBRATION_PROFILE_H

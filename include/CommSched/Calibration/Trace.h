@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // PyTorch and XLA write what each operation of a step took. These times become `ops` of a machine profile and points of
-// its tables of collectives: no other part of the project knows of traces. docs/Calibration.md describes what is read.
+// its tables of collectives: no other part of the project knows of traces. Calibration.md describes what is read.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_CALIBRATION_TRACE_H

@@ -72,7 +72,7 @@ struct PredictionComparison {
 llvm::Expected<PredictionComparison> compareWithPrediction(const BlockSnapshot &predicted,
                                                            llvm::ArrayRef<RankTrace> traces);
 
-/// What printComparison prints, for other programs. docs/Calibration.md describes the fields.
+/// What printComparison prints, for other programs. Calibration.md describes the fields.
 llvm::json::Object describeComparison(const PredictionComparison &comparison, const BlockSnapshot &predicted,
                                       size_t most);
 

@@ -9,7 +9,7 @@
 // The cost of one kind of collective on one group shape is a curve over bytes. The curve is measured if the machine
 // profile has a table. It is NCCL's own tuning model if the profile has NCCL's parameters and NCCL has a model of the
 // kind. Otherwise it is alpha-beta. Each curve is made once per (kind, group shape, element type) and evaluated in
-// integers: equal input gives equal nanoseconds on every rank, and more bytes never cost less. docs/MachineModel.md has
+// integers: equal input gives equal nanoseconds on every rank, and more bytes never cost less. MachineModel.md has
 // the formulas.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -8,7 +8,7 @@
 //
 // Turns the numbers of a machine profile into demands: which share of each resource of a device a kernel or a
 // collective takes. The first source that a profile has counts: measured contention tables, then the roofline and the
-// thread blocks of collectives (`resources`). docs/MachineModel.md has the formulas.
+// thread blocks of collectives (`resources`). MachineModel.md has the formulas.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_CONTENTIONMODEL_H

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A profile describes one class of machine: compute rates, memory, links, NCCL's tuning parameters, and measured tables
-// if it was calibrated. One profile serves one node and many. docs/MachineModel.md describes each field. Profiles of
+// if it was calibrated. One profile serves one node and many. MachineModel.md describes each field. Profiles of
 // common machines are in machines/ and are installed with the project.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A certificate lets somebody else's program check an answer: that it keeps the problem's dependences and its limit,
-// that its makespan and peak are what is claimed, and that no answer can be faster than the bound. docs/Certificate.md
+// that its makespan and peak are what is claimed, and that no answer can be faster than the bound. Certificate.md
 // describes the format and what is proven.
 //
 //===------------------------------------------------------------------------------------------===//

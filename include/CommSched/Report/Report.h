@@ -113,7 +113,7 @@ struct TimelineDetails {
   std::vector<TimelineBuffer> buffers;
 };
 
-/// How activities that share resources disturb each other in a block (docs/Models.md, "Contention").
+/// How activities that share resources disturb each other in a block (Models.md, "Contention").
 struct BlockContention {
   /// The makespan if nothing disturbed anything else, ns.
   Ns undisturbed = 0;

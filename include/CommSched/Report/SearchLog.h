@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // An observer that writes one JSON object per line for everything that a search does: its beginning, each trial, and
-// its end. docs/Report.md describes the fields. Equal events give equal bytes.
+// its end. Report.md describes the fields. Equal events give equal bytes.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_REPORT_SEARCHLOG_H

@@ -142,7 +142,7 @@ typedef struct commrt_options {
   int32_t poison;          ///< 1: overwrite buffers when they are released, so that late readers show
   int32_t progress_thread; ///< mpi: 1 = a thread polls every 200 us besides commrt_progress, for ranks that have a core
                            ///< to spare; environment COMMRT_PROGRESS_THREAD
-  const char *fault;       ///< NULL, or KIND@N[:rank=R][:ms=T]; see docs/Runtime.md. Environment COMMRT_FAULT
+  const char *fault;       ///< NULL, or KIND@N[:rank=R][:ms=T]; see Runtime.md. Environment COMMRT_FAULT
 } commrt_options;
 
 /// [any thread] Writes the defaults of the first `size` bytes, and zero beyond what this library knows.
@@ -159,7 +159,7 @@ COMMRT_API int32_t commrt_job_create(const commrt_options *options, commrt_job *
 /// [any thread] Closes a job whose contexts have been destroyed. NULL is fine.
 COMMRT_API int32_t commrt_job_destroy(commrt_job *job);
 
-/// What the launcher of this process says about it by environment variables (docs/Runtime.md lists them).
+/// What the launcher of this process says about it by environment variables (Runtime.md lists them).
 typedef struct commrt_launch {
   uint32_t struct_size; ///< the caller's sizeof(commrt_launch)
   int32_t rank;         ///< -1 if no launcher started this process
@@ -454,7 +454,7 @@ enum {
 };
 
 /// [own thread] Carries out computation `name` on dense operands: a reference kernel where the name and the shapes are
-/// those of one (docs/Runtime.md), otherwise an opaque one, whose outputs are a function of the name and of every bit
+/// those of one (Runtime.md), otherwise an opaque one, whose outputs are a function of the name and of every bit
 /// of its inputs. `meta` is [dtype, flags, rank, sizes...] per operand, then [count, extra...]. Makes progress before
 /// and after. On devices its kernels are put on the stream of commrt_set_stream, and the call returns at once; where
 /// there is no kernel, the operands are copied to the host and back in the order of that stream, and it blocks.

@@ -8,7 +8,7 @@
 //
 // A kernel and a collective that run at the same time share the device. A demand says which share of each resource an
 // activity takes while it runs undisturbed. Machine models make demands, and timelines divide resources by them
-// (docs/Models.md, "Contention").
+// (Models.md, "Contention").
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SUPPORT_DEMAND_H

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemma 17 of docs/Bounds.md. A bucket takes at least a latency and a time in proportion to its bytes. Within a
+// Lemma 17 of Bounds.md. A bucket takes at least a latency and a time in proportion to its bytes. Within a
 // makespan T, members are ready one after the other, so a lane needs some number of buckets for them; the bound is the
 // smallest T at which their latencies, and all other work of the lane, fit. Lemma 21 adds that who is not packed
 // exceeds the line of latency and bytes, and that who is packed exceeds what the compute lane has to do anyway.

@@ -8,7 +8,7 @@
 //
 // The shares of Lemma 7 let every member be in the best of all buckets. But a bucket begins after all of its members
 // are ready, and all that needs one of them comes after its end. So few buckets take long, and many pay their latency
-// many times (docs/Bounds.md, Lemma 17). Those that are not packed save their copies, but take longer on the lane
+// many times (Bounds.md, Lemma 17). Those that are not packed save their copies, but take longer on the lane
 // (Lemma 21). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Combines the arguments of docs/Bounds.md into one bound, and names the simplest argument among the strongest ones.
+// Combines the arguments of Bounds.md into one bound, and names the simplest argument among the strongest ones.
 // The bound for buckets is the same with other costs (Lemma 8).
 //
 //===------------------------------------------------------------------------------------------===//

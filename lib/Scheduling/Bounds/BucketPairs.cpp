@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemma 23 of docs/Bounds.md. A sweep over the nodes carries, for one merge key, the member whose wait and the
+// Lemma 23 of Bounds.md. A sweep over the nodes carries, for one merge key, the member whose wait and the
 // computations behind it hold a node back most, and the two largest members that the node needs.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A node that needs two collectives waits for both of them one after the other, or for one bucket and for all that is
-// computed behind it (docs/Bounds.md, Lemma 23). Internal to Bounds.cpp.
+// computed behind it (Bounds.md, Lemma 23). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_BUCKETPAIRS_H

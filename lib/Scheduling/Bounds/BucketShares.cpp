@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemma 7 of docs/Bounds.md. The smallest rate f(S)/S over all sizes S >= x is bounded from below for all x at once:
+// Lemma 7 of Bounds.md. The smallest rate f(S)/S over all sizes S >= x is bounded from below for all x at once:
 // the sizes are split into cells, the largest first, and a cell is halved while its bound is far below a rate that
 // occurs.
 //

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A collective that may be merged is charged its share of the cheapest bucket that it can be in, so that the bounds for
-// single collectives hold for every bucketing (docs/Bounds.md, Lemmas 7 and 8). Internal to Bounds.cpp.
+// single collectives hold for every bucketing (Bounds.md, Lemmas 7 and 8). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_BUCKETSHARES_H

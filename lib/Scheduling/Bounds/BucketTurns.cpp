@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemma 22 of docs/Bounds.md. A table over the bytes that have been gathered and those that have been reduced holds,
+// Lemma 22 of Bounds.md. A table over the bytes that have been gathered and those that have been reduced holds,
 // for each number of buckets, how far the computations can have come. Bytes are counted in cells; where members do not
 // fit the cells, all is rounded in favour of few buckets.
 //

@@ -8,7 +8,7 @@
 //
 // Computations need what one key gathers, and another key of the same lane reduces what they compute. If the lane may
 // hardly idle, the computations between the two have to run beside other buckets of the lane, so few buckets are not
-// enough (docs/Bounds.md, Lemma 22). Internal to BatchBound.cpp and MemoryLimitedBound.cpp.
+// enough (Bounds.md, Lemma 22). Internal to BatchBound.cpp and MemoryLimitedBound.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_BUCKETTURNS_H

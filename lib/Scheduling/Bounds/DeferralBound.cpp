@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemmas 9 and 20 of docs/Bounds.md. The code bounds the compute time that deferral can save: the work of exclusive
+// Lemmas 9 and 20 of Bounds.md. The code bounds the compute time that deferral can save: the work of exclusive
 // producers counts only as far as it exceeds the collective that is deferred with it.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A long collective at the end of a block is exposed, unless computes that it does not depend on are deferred behind
-// its start. This bound says how much that can hide at most (docs/Bounds.md, Lemmas 9 and 20). Internal to Bounds.cpp.
+// its start. This bound says how much that can hide at most (Bounds.md, Lemmas 9 and 20). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_DEFERRALBOUND_H

@@ -13,7 +13,7 @@
 //                   | head: 90 70 70 10 | head: 80 40 40 00 | ...               |   bit set: ancestor of v
 //                     <- falling heads: a level is a prefix of the set bits
 //
-// If heads have grown since the bits were sorted, a level becomes weaker but stays valid (docs/Bounds.md, Lemma 3).
+// If heads have grown since the bits were sorted, a level becomes weaker but stays valid (Bounds.md, Lemma 3).
 //
 // Up to BoundOptions::exactNodes the range holds all nodes. Larger problems use overlapping windows. The work before a
 // window enters as one block for each lane: the best level at one summary node, for the nodes that descend from it

@@ -8,7 +8,7 @@
 //
 // For each node, a lower bound on the time before it (its head) and after it (its tail), in any order. Heads and tails
 // combine longest paths with load: work of one lane that must precede a node cannot overlap, so the node comes after
-// the smallest head of this work plus its sum (a *level*; docs/Bounds.md, Lemmas 2 to 4 and 6). Internal to Bounds.cpp.
+// the smallest head of this work plus its sum (a *level*; Bounds.md, Lemmas 2 to 4 and 6). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_HEADSANDTAILS_H

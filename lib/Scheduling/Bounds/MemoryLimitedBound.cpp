@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemmas 10 and 11 of docs/Bounds.md, at the nodes at which memory is scarcest: classify all nodes by their relation to
+// Lemmas 10 and 11 of Bounds.md, at the nodes at which memory is scarcest: classify all nodes by their relation to
 // the node, weigh the buffers, and fill one fractional knapsack for each lane.
 //
 //===------------------------------------------------------------------------------------------===//

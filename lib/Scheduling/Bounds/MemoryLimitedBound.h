@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // If memory is scarce at a node, only a few gathers can have begun before it, and the rest of their lane's work comes
-// after it (docs/Bounds.md, Lemmas 10 and 11). Internal to Bounds.cpp.
+// after it (Bounds.md, Lemmas 10 and 11). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_MEMORYLIMITEDBOUND_H

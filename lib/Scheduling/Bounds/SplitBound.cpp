@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemma 19 of docs/Bounds.md. A node that may be split becomes a first piece, a middle and a last piece. The first
+// Lemma 19 of Bounds.md. A node that may be split becomes a first piece, a middle and a last piece. The first
 // pieces depend on first pieces only, and the last pieces on last pieces. So the existing bounds hold for every split.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Counts time by the rules of docs/Models.md, "Contention", for the AnswerVerifier. It shares no code with the
+// Counts time by the rules of Models.md, "Contention", for the AnswerVerifier. It shares no code with the
 // ContentionClock that solvers plan with: it finds rates by sorting instead of by rounds, and it looks at all lanes
 // whenever something ends.
 //

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Plays computations and collectives that share the resources of a device, by the rules of docs/Models.md,
+// Plays computations and collectives that share the resources of a device, by the rules of Models.md,
 // "Contention". A caller moves the clock along the compute lane: it issues collectives, runs computations, and waits.
 // Nothing that is issued later begins before the clock, so what has been played never changes. The timeline and the
 // decoder both use this clock; the verifier has one of its own. Private to lib/Scheduling.

@@ -112,7 +112,7 @@ struct Quotient {
 /// times, so it is convex in the scale and lies below the chord. No answer at a scale k between them can be shorter
 /// than the bound at the lower one, because times only grow, nor shorter than k / upper of the bound at the upper one,
 /// because all times at k are at least this part of those there. On each side of where these two are equal the ratio of
-/// the chord is monotone, so it is largest there or at one of the two scales (docs/Bounds.md, Lemma 24).
+/// the chord is monotone, so it is largest there or at one of the two scales (Bounds.md, Lemma 24).
 static Quotient largestBetween(const ScaledTimes &low, const ScaledTimes &high) {
   const Huge k1 = huge(low.scale), k2 = huge(high.scale), b1 = huge(low.bound), b2 = huge(high.bound);
   const Huge t1 = huge(low.makespan), t2 = huge(high.makespan), proportional = b2 * k1, lower = b1 * k2;

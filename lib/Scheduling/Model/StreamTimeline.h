@@ -19,7 +19,7 @@ namespace commsched {
 /// Plays `order` on the streams of its nodes. O(N x streams).
 Timeline simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order);
 
-/// The same with contention (docs/Models.md), on the clock that a single stream is played with. O(N x (streams +
+/// The same with contention (Models.md), on the clock that a single stream is played with. O(N x (streams +
 /// activities in flight)).
 Timeline simulateContendedStreams(const Problem &problem, llvm::ArrayRef<NodeId> order);
 

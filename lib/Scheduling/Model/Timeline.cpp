@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Plays an order by the rules of docs/Models.md. Blocks on several streams are StreamTimeline's.
+// Plays an order by the rules of Models.md. Blocks on several streams are StreamTimeline's.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -53,7 +53,7 @@ struct ScheduleFacts {
   std::vector<NodeId> exclusiveStart;
   /// Indexed by start: what its exclusive producers take together, in permille of what it takes. If that is more than
   /// 1,000, it pays to defer them behind the start of a long collective at the block's end. Otherwise their own
-  /// collective, which would follow that one on the lane, would cost more than the deferral saves (docs/Bounds.md,
+  /// collective, which would follow that one on the lane, would cost more than the deferral saves (Bounds.md,
   /// Lemma 9). A start that may be merged takes its share of one bucket of all its key: dozens of small gradients that
   /// are deferred together pay one latency (Lemma 20).
   std::vector<int64_t> gainOfDeferral;

@@ -77,7 +77,7 @@ Ns makespanToReach(const ScheduleFacts &facts, Bytes limit, int64_t effort) {
     Ns bound = facts.bucketing ? jointLowerBound(problem, bounds).withLimit : lowerBound(problem, bounds).withLimit;
     return bound + mulDiv(bound, kCloseEnoughPpm, kMillion);
   }
-  // No order is shorter than the load of a lane (docs/Bounds.md, Lemma 1). Merging may lower loads.
+  // No order is shorter than the load of a lane (Bounds.md, Lemma 1). Merging may lower loads.
   return facts.bucketing ? 0 : *llvm::max_element(facts.load);
 }
 
@@ -138,7 +138,7 @@ private:
     if (!options.bucketing || effort == 0 || problem.size() <= ExactSearch::kMaxNodes || problem.hasContention())
       return false;
     withBuckets = std::make_unique<ScheduleFacts>(problem, /*bucketing=*/true);
-    // No order is shorter than the load of a lane (docs/Bounds.md, Lemma 1), and merging lowers those of collectives.
+    // No order is shorter than the load of a lane (Bounds.md, Lemma 1), and merging lowers those of collectives.
     const Ns least = withBuckets->busiestLoad;
     if (!llvm::is_contained(withBuckets->mergeable, true) || least <= withBuckets->load[kComputeLane])
       return false;

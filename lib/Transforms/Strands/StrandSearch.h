@@ -49,7 +49,7 @@ struct StrandTrial {
 struct StrandOutcome {
   /// The block as it is, with the whole effort.
   Schedule unsplit;
-  /// No split of the block along any of its dimensions is faster, ns (docs/Bounds.md, Lemma 19), and why.
+  /// No split of the block along any of its dimensions is faster, ns (Bounds.md, Lemma 19), and why.
   Ns lowerBound = 0;
   std::string lowerBoundBy;
   /// The best candidates, by first answers; those with the whole effort come first, the fastest of them at the front.

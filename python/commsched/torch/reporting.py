@@ -103,7 +103,7 @@ def report(
     """What CommSched did since the process began: a table if printed, a page by `write("report.html")`.
 
     Args:
-        traces: traces of a profiler that ran beside the compiled steps (docs/Calibration.md, "Costs from a trace").
+        traces: traces of a profiler that ran beside the compiled steps (Calibration.md, "Costs from a trace").
             Table and page then have, for each graph, what was predicted of its operations and collectives beside what
             was measured.
         base: the machine profile whose nodes tell how groups are placed. By default, that of the device in the traces.

@@ -296,7 +296,7 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
             deviation of their logarithm, in permille. The default is 300.
         compute_spread_permille: the same for all other operations. The default is 0.
         solver: "schedule" (the default), or "inductor" for the two peak-preserving passes of PyTorch Inductor.
-        strands: "auto" splits activations into strands if the schedule of the split graph is faster (docs/Strands.md);
+        strands: "auto" splits activations into strands if the schedule of the split graph is faster (Strands.md);
             a number is the same with at most that number of strands. The default is "off".
         allow_reassociation: whether strands may also split sums over the tokens, such as gradients of weights, whose
             terms are then added in another order. The default is False.

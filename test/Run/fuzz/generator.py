@@ -89,7 +89,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages):
         self.is_split, self.allowed_groups, self.touches_globals = False, list(self.groups), False
         self.style = style or rng.choice(STYLES)
         self.memory_share = {"tensors": 0.0, "memory": 0.95, "mixed": 0.5}[self.style]
-        # A program in which a future leaves its block has no calls on tensors (docs/Runtime.md, Limits).
+        # A program in which a future leaves its block has no calls on tensors (Runtime.md, Limits).
         self.may_escape, self.has_escape = rng.random() < 0.3, False
         self.is_illegal, self.breaks_rules = rng.random() < ILLEGAL_SHARE, False
         self.has_globals = rng.random() < 0.3

@@ -13,7 +13,7 @@
 
 
 class Value:
-    """`written`: a tensor whose storage operations write. No pure operation reads it (docs/Rationale.md). `level`: the
+    """`written`: a tensor whose storage operations write. No pure operation reads it (Rationale.md). `level`: the
     depth of the block that defines it."""
 
     def __init__(self, name, type_, bases, level, written=False, is_writable=True, is_owned=False):

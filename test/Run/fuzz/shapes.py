@@ -123,7 +123,7 @@ def digest(array, element):
 
 def opaque(name, inputs, shape, element):
     """What a computation that comm-run has no kernel for makes: a function of its name and of every byte of its inputs
-    (docs/Runtime.md). `inputs`: pairs of an array and an element type."""
+    (Runtime.md). `inputs`: pairs of an array and an element type."""
     hash_ = np.uint64(0)
     for character in name.encode():
         hash_ = mix(hash_, character)

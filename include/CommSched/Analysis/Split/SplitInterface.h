@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The rules that say which operations may be split into strands, and along which dimensions (docs/Strands.md). A rule
+// The rules that say which operations may be split into strands, and along which dimensions (Strands.md). A rule
 // is a list of axes. An operation without an axis is a barrier.
 //
 //===------------------------------------------------------------------------------------------===//

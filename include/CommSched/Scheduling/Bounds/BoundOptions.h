@@ -22,7 +22,7 @@ struct BoundOptions {
   /// Largest problem, in nodes, for which every ancestor of every node is tracked.
   NodeId exactNodes = 24000;
   /// Window size, in nodes, for larger problems. Ancestors are tracked within the current and the previous window
-  /// (docs/Bounds.md, Lemma 6).
+  /// (Bounds.md, Lemma 6).
   NodeId window = 3072;
   /// The peak limit that LowerBound::withLimit assumes, bytes.
   Bytes limit = kUnlimited;

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // What a reader needs to check a bound without the code that found it: which argument it is, where it applies, and the
-// levels that raise heads and tails above the longest paths. docs/Certificate.md says how they are checked.
+// levels that raise heads and tails above the longest paths. Certificate.md says how they are checked.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_BOUNDWITNESS_H
@@ -20,7 +20,7 @@ namespace commsched {
 /// A level (Lemma 3): the work on `lane` that has ended before the time in question, or that begins after it, and whose
 /// head (for tails: whose tail) is at least `from`, sums to at least `value` - `from`.
 struct LevelReason {
-  /// The time that the level bounds; the names are those of docs/Bounds.md.
+  /// The time that the level bounds; the names are those of Bounds.md.
   enum Time : uint8_t { Head, Begin, Exit, Tail, LaneTail };
   Time of;
   NodeId node;

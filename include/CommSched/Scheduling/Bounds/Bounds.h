@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Lower bounds that hold for every order of a Problem, so that a report can say how far, at most, an answer is from the
-// optimum. They depend on the Problem alone, never on an order. docs/Bounds.md states and proves the lemmas.
+// optimum. They depend on the Problem alone, never on an order. Bounds.md states and proves the lemmas.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_BOUNDS_H

@@ -8,7 +8,7 @@
 //
 // The regret of an answer is how much longer it takes than any answer could, if collectives take other times than
 // planned (CostScale.h). Its proof is an argument for a lower bound at each of a few scales; what happens between two
-// of them follows from both ends (docs/Bounds.md, Lemma 24). All times are in picoseconds, so none is rounded.
+// of them follows from both ends (Bounds.md, Lemma 24). All times are in picoseconds, so none is rounded.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_REGRETPROOF_H

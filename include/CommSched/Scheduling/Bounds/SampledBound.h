@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The sample-average bound: what no fixed schedule can beat over a set of scenarios (docs/Bounds.md, Lemma 16).
+// The sample-average bound: what no fixed schedule can beat over a set of scenarios (Bounds.md, Lemma 16).
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_SAMPLEDBOUND_H

@@ -9,7 +9,7 @@
 // A split replaces nodes by parts, of which each depends on the parts with the same number only. The bound holds for
 // every choice of nodes that are split, every number of parts up to a limit, every order and every bucketing. It is the
 // bound for any bucketing of another problem, in which the first part, the last part and what is between them are nodes
-// of their own (docs/Bounds.md, Lemma 19).
+// of their own (Bounds.md, Lemma 19).
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_SPLITBOUND_H

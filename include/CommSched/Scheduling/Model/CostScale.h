@@ -8,7 +8,7 @@
 //
 // Costs are estimates, and those of collectives err most. A scale multiplies the time of every collective and leaves
 // everything else as it is. The problem at a scale has the nodes, edges and buffers of the given one, so an order or a
-// bucketing of the one is an order or a bucketing of the other. docs/Models.md says what a scale changes.
+// bucketing of the one is an order or a bucketing of the other. Models.md says what a scale changes.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_COSTSCALE_H

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Live bytes at every position of an order, by a plain sweep. The rules are docs/Models.md: a buffer is live from the
+// Live bytes at every position of an order, by a plain sweep. The rules are Models.md: a buffer is live from the
 // first node that touches it (in a legal order: its definition) to the last one, both included; a donated argument
 // from the beginning; a live-out buffer to the end; workspace during its node only. Arguments that live throughout
 // are no part of it (Problem::argumentBytes).

@@ -252,7 +252,7 @@ struct Problem {
   LaneId numLanes() const { return static_cast<LaneId>(laneNames.size()); }
   /// Whether operations are on several streams. Such a block is measured and reported; solvers do not take it.
   bool hasStreams() const { return streams.size() > 1; }
-  /// Whether activities that run together may slow each other down (docs/Models.md, "Contention").
+  /// Whether activities that run together may slow each other down (Models.md, "Contention").
   bool hasContention() const { return !demands.empty(); }
   /// Whether collectives may be carried out in several ways.
   bool hasVariants() const { return !variantNames.empty(); }

@@ -10,7 +10,7 @@
 // many scenarios say how it fares under such noise. The duration of a node in a scenario is its cost times a factor,
 // which follows from the number of the scenario and from a key of the node by integer arithmetic alone. It depends on
 // nothing else: not on the order of the nodes, on other nodes, or on the machine that computes it. So two orders of one
-// block, on any rank, meet the same durations (common random numbers). docs/Models.md defines the distributions.
+// block, on any rank, meet the same durations (common random numbers). Models.md defines the distributions.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_SCENARIOS_H

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Plays an order of a Problem's nodes on its lanes and says when everything runs, how long it takes and how long the
-// compute lane stood still in waits. The rules are docs/Models.md; every solver and report uses this model, and the
+// compute lane stood still in waits. The rules are Models.md; every solver and report uses this model, and the
 // ScheduleVerifier's memory recount and the tests check it from outside. With several streams (Problem::streams), each
 // has a clock of its own; computations still run one at a time, in the order in which their streams come to them.
 //

@@ -49,7 +49,7 @@ struct ScheduleOptions {
   /// carried out, and an order of it. Empty: none. The given order is an answer whether it meets the condition or not.
   /// A call counts as some steps of effort.
   std::function<bool(const Problem &carried, llvm::ArrayRef<NodeId> order)> admits;
-  /// The names of phases of the search (docs/Scheduler.md) that are left out.
+  /// The names of phases of the search (Scheduler.md) that are left out.
   std::vector<std::string> withoutPhases;
   /// Runs the first decodes, which do not depend on each other. The answer is the same for any number of threads. The
   /// functions of the problem (MergeKey::cost and the like) are then called on these threads.
