@@ -9,7 +9,7 @@ before lowering are counted against Inductor's kernels, their costs are compared
 kernels, and with the time that the kernels take on this machine.
 
     python benchmarks/fusion_costs.py --measure --models DLRM --json fusion.json
-    python benchmarks/fusion_costs.py --json fusion.json --markdown docs/results/fusion.md
+    python benchmarks/fusion_costs.py --json fusion.json --markdown docs/research/results/fusion.md
 """
 
 from __future__ import annotations

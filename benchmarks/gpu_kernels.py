@@ -9,7 +9,8 @@ profiles, on any machine. A measurement is the median of 15 runs between two CUD
 what two events cost by themselves, so `page` takes the shortest copy for that cost and one launch.
 
     python benchmarks/gpu_kernels.py measure h100.json
-    python benchmarks/gpu_kernels.py page docs/results/gpu-kernels.json --markdown docs/results/gpu-kernels.md
+    python benchmarks/gpu_kernels.py page docs/research/results/gpu-kernels.json \
+        --markdown docs/research/results/gpu-kernels.md
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ that are bound by memory, and they it. A calibration knows each of them with an 
 planned with the truth, with the estimates, and without contention, and all three plans are played with the truth.
 Nothing is measured on hardware.
 
-    python benchmarks/hidden_truth.py test/Graphs/*.mlirbc --markdown docs/results/hidden-truth.md
+    python benchmarks/hidden_truth.py test/Graphs/*.mlirbc --markdown docs/research/results/hidden-truth.md
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def page(settings: argparse.Namespace, results: list[dict]) -> str:
     return f"""# Plans for a machine whose contention is hidden
 
 Written by `{command}`;
-machine profile `{settings.machine}` with a drawn contention table ([MachineModel.md](../MachineModel.md#contention)).
+machine profile `{settings.machine}` with a drawn contention table
+([MachineModel.md](../../guide/MachineModel.md#contention)).
 
 A simulation: for each seed, hidden coefficients are drawn for each kind of collective against each kind of kernel;
 matrix products lose {MEAN_OF_MATRIX / 10} % on average beside a collective. A plan knows the coefficients (*truth*),

@@ -4,7 +4,7 @@
 
 """Compiles training steps for H100s that are not there, with XLA's latency-hiding scheduler and CommSched after it.
 
-    jax_overlap.py [--programs NAME...] [--markdown FILE]     the table of docs/results/jax.md
+    jax_overlap.py [--programs NAME...] [--markdown FILE]     the table of docs/research/results/jax.md
     jax_overlap.py --combiners off ...                        with XLA's combiners switched off
     jax_overlap.py --no-buckets ...                           another order alone
     jax_overlap.py --donates ...                              the steps donate their parameters and moments

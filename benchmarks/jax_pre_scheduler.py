@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Shows what XLA:GPU does with a module that a transformation changes before scheduling (see docs/Jax.md).
+"""Shows what XLA:GPU does with a module that a transformation changes before scheduling (see docs/guide/Jax.md).
 
     jax_pre_scheduler.py same       the module comes back unchanged: donations are forgotten
     jax_pre_scheduler.py start      the first all-gather becomes a start and a done: the compilation fails

@@ -7,7 +7,7 @@
 Each program is scheduled by `comm-schedule` with each objective, and all answers are played in the same
 scenarios. The bound is the mean of the lower bounds of these scenarios.
 
-    python benchmarks/noise.py test/Graphs/*.mlirbc --markdown docs/results/noise.md
+    python benchmarks/noise.py test/Graphs/*.mlirbc --markdown docs/research/results/noise.md
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def page(settings: argparse.Namespace, command: str) -> str:
             "`comm-schedule` minimizes the makespan, the makespan and the regret (robust, the default), or the",
             f"regret. Every answer is then played in {settings.scenarios} scenarios, in which collectives vary with a",
             f"spread of {settings.spread} permille and computations do not",
-            "([Models.md](../Models.md#noise-scenariosh)). Times are in ms.",
+            "([Models.md](../../guide/Models.md#noise-scenariosh)). Times are in ms.",
             "*without noise* is the makespan if every duration is as expected. *bound* is the",
             "mean of the lower bounds of all scenarios for any order that merges nothing; answers that merge may",
             "be below it, and then have none here. Seconds are CPU seconds of the whole run, on a busy machine.",

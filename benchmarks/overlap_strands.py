@@ -112,7 +112,7 @@ def row(bench, tokens, width, sleep_ms):
 
 
 def page(settings, rows):
-    """The results as a page of docs/results."""
+    """The results as a page of docs/research/results."""
     lines = [
         "# Results: a tensor-parallel chain in strands",
         "",

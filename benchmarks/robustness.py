@@ -10,7 +10,7 @@ played with the time of each collective multiplied by several factors, under Com
 scheduler that is compared with. Beside the programs of the other benchmarks, programs are generated from a seed, which
 nobody has looked at. The page that this writes has the worst row in front.
 
-    python benchmarks/robustness.py --markdown docs/results/robustness.md
+    python benchmarks/robustness.py --markdown docs/research/results/robustness.md
     python benchmarks/robustness.py --graphs llama3-8b:64:layers=4 --jax fsdp8 --generated 0
     python benchmarks/robustness.py --graphs --jax --generated 30 --seed 7
 

@@ -10,7 +10,7 @@ comm-schedule with the same effort. Graphs that FOLDER does not have yet are tra
 minute each).
 
     python benchmarks/strands_model.py FOLDER [--graphs llama3-8b-64-fsdp-tp8 ...] [--machines h100-sxm h100-sxm-tiles]
-                                       [--repeat 3] [--markdown docs/results/strands-model.md]
+                                       [--repeat 3] [--markdown docs/research/results/strands-model.md]
 
 The command fails if a split is slower than the block as it is, or faster than the bound, or if a search takes more than
 8 times that of the best order.

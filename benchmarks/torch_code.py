@@ -9,7 +9,7 @@ the kernels are then taken in the order in which the code calls them. Pairs of s
 between are counted, times come from one model of those kernels, the peak from Inductor's own estimate. Nothing is run.
 
     python benchmarks/torch_code.py --graphs llama3-8b:8:layers=2 --json code.json \\
-        --markdown docs/results/generated-code.md
+        --markdown docs/research/results/generated-code.md
 """
 
 from __future__ import annotations

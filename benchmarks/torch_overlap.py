@@ -9,7 +9,7 @@ schedulers get it through the same function. Both results get fresh metadata, ar
 model (timeline, peak), and by PyTorch's own memory estimator. No number is typed in: `overlap_tables` writes the page.
 
     python benchmarks/torch_overlap.py --graphs llama3-8b:64 llama3-8b:64:tp=8 --direction fw
-    python benchmarks/torch_overlap.py --all --json results.json --resume --markdown docs/results/overlap.md
+    python benchmarks/torch_overlap.py --all --json results.json --resume --markdown docs/research/results/overlap.md
 """
 
 from __future__ import annotations

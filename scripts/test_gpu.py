@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Tests the nccl backend with the real libraries; scripts/test-gpu.sh starts it, and docs/Gpu.md describes it.
+"""Tests the nccl backend with the real libraries; scripts/test-gpu.sh starts it, and docs/guide/Gpu.md describes it.
 
 It needs python3 and the programs that the build made, nothing else: NCCL and the CUDA runtime are opened by ctypes.
 """

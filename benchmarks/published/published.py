@@ -8,7 +8,7 @@ Each file in `rows` is a published measurement: steps of models, or single colle
 collectives are merged and ordered as in each measured mode, and it is played with the machine profile of the row. No
 number of a profile was fitted to a row. README.md beside this file describes the rows.
 
-    python benchmarks/published/published.py --markdown docs/results/published.md
+    python benchmarks/published/published.py --markdown docs/research/results/published.md
     python benchmarks/published/published.py --only llama3-8b-fsdp8-h100 nccl-all-reduce-8-h100
     python benchmarks/published/published.py --check
 

@@ -24,7 +24,7 @@ LARGE_BYTES = 1 << 20
 
 HEAD = """# Results: published measurements beside predictions
 
-Written by `python benchmarks/published/published.py --markdown docs/results/published.md`.
+Written by `python benchmarks/published/published.py --markdown docs/research/results/published.md`.
 PyTorch {torch}, CommSched {commsched} at the commit {tree}, Python {python}; no GPU.
 
 Other people measured these steps of models and these collectives, and published what they read. Each row is a file in

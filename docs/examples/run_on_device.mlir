@@ -1,4 +1,4 @@
-// A step with computations that become kernels of the program, and one that is the runtime's: see docs/Gpu.md.
+// A step with computations that become kernels of the program, and one that is the runtime's: see docs/guide/Gpu.md.
 comm.group @dp #comm.iota<[1, 2]>
 
 func.func @main(%x: tensor<300x16xf32>, %w: tensor<16x16xf32>) -> (tensor<300x16xf32>, tensor<16xf32>) {

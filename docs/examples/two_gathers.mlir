@@ -1,4 +1,4 @@
-// Two small gathers, one of a cast. docs/Rewrites.md shows what comm-bucket makes of them.
+// Two small gathers, one of a cast. docs/guide/Rewrites.md shows what comm-bucket makes of them.
 comm.group @dp #comm.iota<[1, 4]>
 func.func @f(%a: tensor<2x2xf32>, %b: tensor<6xbf16>) -> (tensor<8x2xbf16>, tensor<24xbf16>) {
   %h = comm.compute "cast"(%a) : (tensor<2x2xf32>) -> tensor<2x2xbf16>

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""`machine="profile:FILE"`: a machine profile from the traces of a profiler (docs/Calibration.md)."""
+"""`machine="profile:FILE"`: a machine profile from the traces of a profiler (docs/guide/Calibration.md)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 """Some models of the zoo on two ranks: scheduled, their training steps give the bits of plain Inductor.
 
 Inductor calls ATen for everything, as in test_steps.py. `python -m zoo` trains all of them in all modes; its result is
-docs/results/zoo.md.
+docs/research/results/zoo.md.
 """
 
 import pytest

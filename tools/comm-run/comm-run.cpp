@@ -85,7 +85,7 @@ static cl::opt<std::string> predictionPath("prediction-json",
 static cl::opt<std::string> machine("machine", cl::desc("Machine profile of the prediction (default: cpu-mpi)"),
                                     cl::value_desc("profile"), cl::init("cpu-mpi"), cl::cat(category));
 static cl::opt<std::string> fault("fault",
-                                  cl::desc("Inject a fault at start N of a rank; docs/Runtime.md lists the kinds"),
+                                  cl::desc("Inject a fault at start N of a rank; docs/guide/Runtime.md lists kinds"),
                                   cl::value_desc("KIND@N[:rank=R][:ms=T]"), cl::cat(category));
 static cl::opt<int64_t> timeoutMs("timeout-ms", cl::desc("Longest wait in milliseconds (default 60000)"),
                                   cl::value_desc("N"), cl::init(60000), cl::cat(category));

@@ -82,7 +82,7 @@ def CommSchedule : Pass<"comm-schedule"> {
     with less live memory until the plan fits.
 
     An independent verifier checks every answer before the pass applies it. Equal input and equal options give equal output,
-    because effort is counted in steps and not in seconds. `effort` limits the steps of one search. See `docs/Scheduler.md`.
+    because effort is counted in steps and not in seconds. `effort` limits the steps of one search. See `docs/contributing/Scheduler.md`.
 
     Collectives may take longer than planned. By default (`objective=robust`), the pass also looks for answers in case they
     take 1.5 times or twice as long, and plays every answer and the input if they take 0.75 to 2 times as long. It takes the
@@ -93,7 +93,7 @@ def CommSchedule : Pass<"comm-schedule"> {
     an error says so.
 
     Remarks: one per collective, with its positions, its bucket, its exposed time before and after, and its limiting factor
-    (`docs/Remarks.md`).
+    (`docs/guide/Remarks.md`).
   }];
   let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption, LimitedMemoryOption,
                  ObjectiveOption] # solverOptions;
@@ -111,10 +111,10 @@ def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
     window), the number of strands up to `max-strands`, the distance between the strands (the stagger), and the regions
     that stay whole. It schedules each candidate as `comm-schedule` does, under the limit of the input, and takes the
     fastest. The input itself, scheduled, is always a candidate: a block that would not be faster stays unchanged. So does
-    a block for which a lower bound over all splits says that none gains 0.2 % (`docs/Bounds.md`, Lemma 19). A block that is split also gets the order and the buckets of its schedule. The results of the program
+    a block for which a lower bound over all splits says that none gains 0.2 % (`docs/contributing/Bounds.md`, Lemma 19). A block that is split also gets the order and the buckets of its schedule. The results of the program
     do not change, bit for bit, if the kernels compute a row regardless of the number of rows. With `allow-reassociation`, sums
     over the split dimension are split, too: every strand adds what it has to one buffer. Then the sums of floating-point
-    numbers may round differently; those of integers are always split. See `docs/Strands.md`.
+    numbers may round differently; those of integers are always split. See `docs/guide/Strands.md`.
 
     Remarks: one per block, one per region of connected operations, split or not, and one per candidate, with the numbers.
     The attribute `strands` of the function holds the bound, the time without a split and the break-even for the report.
@@ -158,7 +158,7 @@ def CommBucket : Pass<"comm-bucket"> {
     N operations, E dependences and S collectives.
 
     Use this pass for a given rule. `comm-schedule` decides buckets together with the order and needs no pass before it. See
-    `docs/Rewrites.md`.
+    `docs/guide/Rewrites.md`.
 
     Remarks: one per bucket with its members, one per collective that is not merged with the reason, and one per block with
     the traffic before and after. Lost bytes are an error. The pass warns if the time or the peak differs from the model's
@@ -198,7 +198,7 @@ def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
 
     The pass leaves an all-gather unchanged, with a remark, if the buffer has other users, if the copy-in is for another
     group or in another block, if the all-gather has another destination (on memrefs it always has one) or another shape,
-    or if the copy-in already converts elements. See `docs/Rewrites.md`.
+    or if the copy-in already converts elements. See `docs/guide/Rewrites.md`.
   }];
 }
 
@@ -221,7 +221,7 @@ def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
 
     The last two steps need storage of static size that the block itself allocates: not an argument, not a constant, not
     live after the block, and not planned for another group. To write an input, the storage must also not be part of a
-    larger one. Remarks state each change, and the reason for each collective that stays unchanged. See `docs/Buffers.md`.
+    larger one. Remarks state each change, and the reason for each collective that stays unchanged. See `docs/guide/Buffers.md`.
   }];
   let options = [
     Option<"oneShotThresholdBytes", "one-shot-threshold-bytes", "::commsched::ByteCount", "131072",
@@ -258,7 +258,7 @@ def CommRemoveUnshardedParamUsage : Pass<"comm-remove-unsharded-param-usage"> {
 
     Otherwise a remark names the operation that prevents the rewrite: an unbalanced or partial resize, a write of the
     parameter or of the copied value, a use (also through a view) while the storage is empty, or a use that leaves the
-    function. See `docs/Rewrites.md`.
+    function. See `docs/guide/Rewrites.md`.
   }];
 }
 
@@ -271,7 +271,7 @@ def CommReport : Pass<"comm-report", "::mlir::ModuleOp"> {
   let description = [{
     The pass measures every block with collectives with the cost model and prints a table to standard error. It changes only
     the `comm.schedule_signature` of functions. In the pipeline `reorder-comm-overlap`, one report compares the module before
-    the pipeline with the module after it. See `docs/Report.md`.
+    the pipeline with the module after it. See `docs/guide/Report.md`.
 
     With `scenarios` the report also has the mean and the 95 % quantile of the makespan under noise.
   }];
@@ -311,7 +311,7 @@ def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {
     - a write of a buffer in flight, or a read of a destination in flight, before a wait that is certain to run;
     - a dependence between operations on different streams that no event and no wait covers;
     - an operation without memory effects that makes or reads a tensor whose storage the program writes and reads again
-      (docs/Rationale.md, "Values and places");
+      (docs/contributing/Rationale.md, "Values and places");
     - a collective in control flow that depends on the rank, so that not all ranks would start it.
 
     It sets `comm.schedule_signature`, the hash of the sequence of collectives, on every function with collectives.
@@ -359,7 +359,7 @@ def CommRaise : ReorderingPass<"comm-raise"> {
 
     Remarks: one per start with the number of operations that it passed, its exposed time before and after, and its limiting
     factor; one per block with makespan, exposed time and peak before and after. All passes of this section emit these
-    remarks (`docs/Remarks.md`).
+    remarks (`docs/guide/Remarks.md`).
   }];
 }
 
@@ -465,9 +465,9 @@ def CommMultiStream : Pass<"comm-multi-stream"> {
 
     With `issue-order=start-time` the operations come in the order of their planned starts, unless that order has a peak above
     the limit, is slower than the input, or the block has units (`comm.unit`); then the order of the program is tried. Passes
-    that reorder or merge leave blocks with streams alone, so run this pass last. See `docs/ReorderingPasses.md`.
+    that reorder or merge leave blocks with streams alone, so run this pass last. See `docs/guide/ReorderingPasses.md`.
 
-    Remarks: one per operation with its stream and predicted times, and one per block (`docs/Remarks.md`).
+    Remarks: one per operation with its stream and predicted times, and one per block (`docs/guide/Remarks.md`).
   }];
   let options = [
     MachineOption, MemoryBudgetRatioOption, MemoryLimitBytesOption,

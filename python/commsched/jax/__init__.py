@@ -6,7 +6,7 @@
     import commsched.jax
     commsched.jax.install(machine="h100-sxm")
 
-Importing this package does not import jax. docs/Jax.md describes the options and what is understood.
+Importing this package does not import jax. docs/guide/Jax.md describes the options and what is understood.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def enabled(**options: Any) -> Iterator[None]:
 
 
 def reports(clear: bool = False) -> list[dict]:
-    """One report per module that XLA compiled, oldest first. docs/Jax.md lists the fields.
+    """One report per module that XLA compiled, oldest first. docs/guide/Jax.md lists the fields.
 
     Args:
         clear: forget the reports that are returned.

@@ -39,7 +39,7 @@ class Measured:
     """The times in a machine profile that traces gave.
 
     Args:
-        profile: the contents of the profile (docs/MachineModel.md).
+        profile: the contents of the profile (docs/guide/MachineModel.md).
     """
 
     def __init__(self, profile: dict):

@@ -82,12 +82,12 @@ def Comm_Dialect : Dialect {
     | `comm.stream = N : i64` | operation that does work on one stream | the stream that runs it, from 0 to 63; stream 0 without the attribute |
     | `comm.bytes_hint = array<i64: ...>` | any operation | bytes of each result, for dynamic sizes |
     | `comm.split = [array<i64: ...>, ...]` | any operation | the ways to split the operation: one dimension per operand, then one per result; -1 for a whole operand, and for a result that is the sum of what the parts give |
-    | `comm.rows = array<i64: first, total>` | any operation | the operation computes a part of the rows of a larger one, and the place matters (docs/Strands.md) |
+    | `comm.rows = array<i64: first, total>` | any operation | the operation computes a part of the rows of a larger one, and the place matters (docs/guide/Strands.md) |
     | `comm.donated` | argument of a function | the argument's storage may be freed after its last use |
     | `comm.bytes_hint = N : i64` | argument of a function | bytes of the argument, for a dynamic size |
     | `comm.ready_ns = N : i64` | future as argument of a function | time in nanoseconds at which the data arrives (default 0) |
     | `comm.symmetric = array<i1: ...>` | collective | marks the inputs, then the outputs, that shall be in symmetric memory; passes set and apply it |
-    | `comm.variant = "..."` | start, not of a one-shot sum | the way to carry out the collective: `"ring-N"` on N thread blocks, `"copy-engine"`, `"symmetric"` or `"symmetric-N"`; without the attribute the library chooses (docs/MachineModel.md) |
+    | `comm.variant = "..."` | start, not of a one-shot sum | the way to carry out the collective: `"ring-N"` on N thread blocks, `"copy-engine"`, `"symmetric"` or `"symmetric-N"`; without the attribute the library chooses (docs/guide/MachineModel.md) |
     | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives; passes set it |
 
     ### Streams
@@ -105,7 +105,7 @@ def Comm_Dialect : Dialect {
 
     Any other attribute that begins with `comm.` is an error, so that a misspelt attribute does not pass unnoticed.
 
-    Why futures, why a start and a wait, and why a resource of its own: see [docs/Rationale.md](../Rationale.md).
+    Why futures, why a start and a wait, and why a resource of its own: see [docs/contributing/Rationale.md](../contributing/Rationale.md).
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

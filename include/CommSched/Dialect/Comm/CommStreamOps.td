@@ -83,7 +83,7 @@ def Comm_ComputeOp : Comm_Op<"compute", [DeclareOpInterfaceMethods<MemoryEffects
     - `aliases` has one entry per result: the number of the operand of which the result is a view, or which it writes in
       place; -1 for new storage.
     - `mutates` lists the operands whose storage the operation writes. A tensor among them is a place: only operations with
-      memory effects may make and read it (docs/Rationale.md, "Values and places"), and `comm-verify` reports others.
+      memory effects may make and read it (docs/contributing/Rationale.md, "Values and places"), and `comm-verify` reports others.
     - `side_effects` makes the operation a barrier for all operations with effects.
 
     Example:

@@ -33,7 +33,7 @@ inline constexpr size_t kMaxPlacedBuffers = 8192;
 class TemporariesLimit {
 public:
   /// The temporaries of the given module, what the options allow, and a tolerance. The tolerance is
-  /// wider if the program runs loops, where the estimate is further off (docs/results/jax.md).
+  /// wider if the program runs loops, where the estimate is further off (docs/research/results/jax.md).
   TemporariesLimit(const HloModule &module, const HloOptions &options);
 
   /// The temporaries of an answer above the limit, in millionths of the limit; 0 if they are within it.

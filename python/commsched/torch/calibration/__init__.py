@@ -4,7 +4,7 @@
 """Measures collectives on the process groups of the running job, for a machine profile that tells the truth about it.
 
 `bench` runs and times one collective, `questions` decides what is worth measuring, and `job` does the whole. How
-often something runs, what ranks agree on, and how it is kept is decided by the library (docs/Calibration.md).
+often something runs, what ranks agree on, and how it is kept is decided by the library (docs/guide/Calibration.md).
 """
 
 from .job import Calibration, calibrate

@@ -76,7 +76,7 @@ class Calibration(os.PathLike):
 
     @property
     def profile(self) -> dict:
-        """The contents of the profile (docs/MachineModel.md)."""
+        """The contents of the profile (docs/guide/MachineModel.md)."""
         return json.loads(pathlib.Path(self.path).read_text())
 
 

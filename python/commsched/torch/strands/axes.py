@@ -3,7 +3,7 @@
 
 """Along which dimensions the work of an operator divides, for those whose scalars decide it.
 
-The library's own table (docs/Strands.md) sees tensors alone. Here the dimension of a softmax and the order of a
+The library's own table (docs/guide/Strands.md) sees tensors alone. Here the dimension of a softmax and the order of a
 permutation are known. An operator that is not in `RULES` is left to that table.
 """
 
