@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The policies come from measurements on the graphs that Scheduler.md lists.
+// The policies come from measurements on the graphs that Search.md lists.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -76,7 +76,7 @@ struct Sample {
 };
 constexpr Bytes kPartOfLimit = -1;
 
-/// The policies that together did best in a sample (Scheduler.md).
+/// The policies that together did best in a sample (Search.md).
 constexpr Sample kSamples[] = {
     {kEverything, 0, 1000, 300, 1000, kLast, -1, 940, 500, 0, 512 * kMiB, 60, 2 * kGiB, 0, 8 * kMiB, 100, 60,
      FormChoice::Packed},
