@@ -11,11 +11,11 @@ from unittest import mock
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from models import decoder
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map
 
-from commsched.torch.models import decoder
-from commsched.torch.models.trace import partition
+from commsched.torch.trace import partition
 
 DIM, HEADS, SEQ = 256, 4, 256
 

@@ -13,7 +13,7 @@ HEAD = """# Results: CommSched and PyTorch's overlap scheduler
 Written by {command}.
 PyTorch {torch}, CommSched {commsched}, Python {python}; machine profile `{machine}`; schedulers ran on {cpu}.
 
-Training graphs of rank 0 after AOT autograd (`commsched.torch.trace`): `tp=8` is FSDP x TP (2-D), `ep=8` FSDP with
+Training graphs of rank 0 after AOT autograd (`benchmarks/models`): `tp=8` is FSDP x TP (2-D), `ep=8` FSDP with
 expert-parallel all-to-alls, the others are the zoo in real dimensions; `layers` says how many if not all; "bw" gathers
 parameters again. Nodes cost what the kernels cost that Inductor fuses them into. "PyTorch" is
 `schedule_overlap_bucketing`. Both schedulers are given the same duration of every node, and both results are imported

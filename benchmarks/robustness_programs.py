@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from commsched.torch.models import decoder, trace
+from models import decoder
+from models.graphs import TraceConfig
 
 HEAD = 128
 # Models of the zoo, the numbers of ranks they run on, and their largest number of layers here; 0: it has none.
@@ -25,7 +26,7 @@ ZOO = {
 }
 
 
-def _decoder(random_numbers: random.Random, name: str, experts: bool) -> trace.TraceConfig:
+def _decoder(random_numbers: random.Random, name: str, experts: bool) -> TraceConfig:
     """A decoder of drawn dimensions. It is added to the models that can be traced."""
     choose = random_numbers.choice
     heads = choose((8, 16, 32, 40))
@@ -41,10 +42,10 @@ def _decoder(random_numbers: random.Random, name: str, experts: bool) -> trace.T
     decoder.CONFIGS[name] = decoder.ModelConfig(
         name, layers, width, heads, kv_heads, seq=choose((2048, 4096, 8192)), **sizes
     )
-    return trace.TraceConfig(name, ranks, **mesh, batch=choose((1, 2)), reshard=choose((True, True, False)))
+    return TraceConfig(name, ranks, **mesh, batch=choose((1, 2)), reshard=choose((True, True, False)))
 
 
-def graphs(seed: int, count: int) -> Iterator[tuple[str, trace.TraceConfig]]:
+def graphs(seed: int, count: int) -> Iterator[tuple[str, TraceConfig]]:
     """Models to trace, with a name that says what they are."""
     numbers = random.Random(f"graphs {seed}")
     for index in range(count):
@@ -53,7 +54,7 @@ def graphs(seed: int, count: int) -> Iterator[tuple[str, trace.TraceConfig]]:
             model = numbers.choice(sorted(ZOO))
             ranks, deepest = ZOO[model]
             layers = numbers.randint(1, deepest) if deepest else None
-            config = trace.TraceConfig(model, numbers.choice(ranks), layers=layers, reshard=numbers.random() < 0.7)
+            config = TraceConfig(model, numbers.choice(ranks), layers=layers, reshard=numbers.random() < 0.7)
             described = f"{model}, {config.ranks} ranks" + (f", {layers} layers" if layers else "")
         else:
             config = _decoder(numbers, f"generated-{seed}-{index}", family == "experts")

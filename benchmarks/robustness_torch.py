@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 import robustness_play
 import torch
 import torch_overlap
+from models.graphs import TraceConfig, graphs_of
 
 from commsched.torch import trace
 from commsched.torch.importer.export import import_graph
@@ -97,9 +98,9 @@ def rows_of(gm: torch.fx.GraphModule, machine: str, referees, objectives, scales
         }
 
 
-def study(config: trace.TraceConfig, name: str, machine: str, referees, objectives, scales) -> Iterator[dict]:
+def study(config: TraceConfig, name: str, machine: str, referees, objectives, scales) -> Iterator[dict]:
     """Traces a model; the rows of its graphs."""
     with trace.fake_world(config.ranks):
-        for direction, gm in torch_overlap.communicating(trace.trace(config)).items():
+        for direction, gm in torch_overlap.communicating(graphs_of(config)).items():
             for row in rows_of(gm, machine, referees, objectives, scales):
                 yield {"program": f"{name} {direction}", **row}

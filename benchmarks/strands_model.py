@@ -6,8 +6,8 @@
 
 For each graph and machine profile: the time of the best schedule without a split and of the best split, the bound for
 every split, what computations and collectives have of it, and the user time of comm-split-strands relative to that of
-comm-schedule with the same effort. Graphs that FOLDER does not have yet are traced (commsched.torch.trace, half a
-minute each).
+comm-schedule with the same effort. Graphs that FOLDER does not have yet are traced (`trace_model.py`, half a minute
+each).
 
     python benchmarks/strands_model.py FOLDER [--graphs llama3-8b-64-fsdp-tp8 ...] [--machines h100-sxm h100-sxm-tiles]
                                        [--repeat 3] [--markdown docs/research/results/strands-model.md]
@@ -28,6 +28,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+TRACE = ROOT / "benchmarks" / "trace_model.py"
 # Indexed by name: the arguments of the tracer.
 GRAPHS = {
     "llama3-8b-64-fsdp-tp8": ("llama3-8b", "64", "--tp", "8"),
@@ -49,7 +50,7 @@ def graphs(folder, name, bin_):
     if not all(path.exists() for path in paths):
         model, ranks, *more = GRAPHS[name]
         traced = folder / name
-        command = [sys.executable, "-m", "commsched.torch.trace", "--model", model, "--ranks", ranks, *more]
+        command = [sys.executable, str(TRACE), "--model", model, "--ranks", ranks, *more]
         subprocess.run([*command, "--out", str(traced)], check=True)
         for path, direction in zip(paths, ("fw", "bw"), strict=True):
             source = traced / f"{direction}.mlir"

@@ -23,6 +23,7 @@ import time
 import torch
 import torch.fx as fx
 import torch_overlap as overlap
+from models.graphs import graphs_of
 from torch.utils._pytree import tree_leaves
 
 import commsched.torch as ct
@@ -145,7 +146,7 @@ def main() -> int:
     for spec in a.graphs:
         config = overlap.config_of(spec)
         with trace.fake_world(config.ranks):
-            for direction, gm in overlap.communicating(trace.trace(config)).items():
+            for direction, gm in overlap.communicating(graphs_of(config)).items():
                 cells, wrong = check(f"{spec} {direction}", gm, a.machine, a.donated)
                 print(f"| {' | '.join(cells)} |", flush=True)
                 for reason in wrong:

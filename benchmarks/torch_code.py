@@ -4,7 +4,7 @@
 
 """What reaches the code that Inductor generates: PyTorch's overlap scheduler and CommSched, counted on fused kernels.
 
-Training graphs (`commsched.torch.trace`) are compiled by Inductor on fake tensors, with either scheduler in its place;
+Training graphs (`benchmarks/models`) are compiled by Inductor on fake tensors, with either scheduler in its place;
 the kernels are then taken in the order in which the code calls them. Pairs of start and wait without a kernel in
 between are counted, times come from one model of those kernels, the peak from Inductor's own estimate. Nothing is run.
 
@@ -25,6 +25,7 @@ from unittest import mock
 import torch
 import torch._inductor.config as ic
 import torch_overlap
+from models.graphs import graphs_of
 from torch._guards import TracingContext, tracing
 from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.compile_fx import compile_fx_inner
@@ -110,7 +111,7 @@ def rows(spec: str, machine: str, known: dict) -> dict:
     """The variants of both directions of one model, except for the known ones."""
     config = torch_overlap.config_of(spec)
     with trace.fake_world(config.ranks):
-        for direction, gm in trace.trace(config).items():
+        for direction, gm in graphs_of(config).items():
             graph = known.setdefault(f"{spec} {direction}", {})
             for name, patches in VARIANTS.items():
                 if name in graph:

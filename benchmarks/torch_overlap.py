@@ -29,6 +29,7 @@ from pathlib import Path
 
 import overlap_tables
 import torch
+from models.graphs import TraceConfig, graphs_of
 
 import commsched
 import commsched.torch as ct
@@ -314,10 +315,10 @@ def rows_of(gm, machine: str, names) -> dict[str, dict]:
 # ---------------------------------------------------------------------- running them
 
 
-def config_of(spec: str) -> trace.TraceConfig:
+def config_of(spec: str) -> TraceConfig:
     """`model:ranks[:tp=N][:ep=N][:layers=N][:seq=N]` as a configuration."""
     model, ranks, *rest = spec.split(":")
-    return trace.TraceConfig(model, int(ranks), **{k: int(v) for k, v in (r.split("=") for r in rest)})
+    return TraceConfig(model, int(ranks), **{k: int(v) for k, v in (r.split("=") for r in rest)})
 
 
 def versions(machine: str) -> dict:
@@ -361,7 +362,7 @@ def run_spec(spec: str, a, results: dict, names) -> None:
     config = config_of(spec)
     with trace.fake_world(config.ranks):
         start = time.process_time()
-        graphs = communicating(trace.trace(config))
+        graphs = communicating(graphs_of(config))
         traced = time.process_time() - start
         for direction, gm in graphs.items():
             key = f"{spec} {direction}"

@@ -18,8 +18,7 @@ from collections.abc import Callable
 
 import torch
 import torch_overlap
-
-from commsched.torch.models.recompute import part_of
+from models.recompute import part_of
 
 BUCKET_MB = 500.0
 _AND_SIMPLE_OVERLAP = " + simple_overlap"

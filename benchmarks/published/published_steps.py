@@ -12,12 +12,13 @@ from pathlib import Path
 
 import published_orders
 import torch
+from models import decoder
+from models.graphs import TraceConfig, graphs_of
 from published_rows import Mode, Row
 
 import commsched
 from commsched.torch import trace
 from commsched.torch.importer.export import import_graph
-from commsched.torch.models import decoder
 from commsched.torch.options import option_value
 from commsched.torch.reporting import function_report
 
@@ -44,8 +45,8 @@ class Predicted:
     peak_gib: float
 
 
-def config_of(program: dict, layers: int | None, fusion: bool) -> trace.TraceConfig:
-    return trace.TraceConfig(
+def config_of(program: dict, layers: int | None, fusion: bool) -> TraceConfig:
+    return TraceConfig(
         program["model"],
         program["ranks"],
         tp=program["tp"],
@@ -140,7 +141,7 @@ def _continued(one: Predicted, other: Predicted, layers: int) -> Predicted:
 def _predict(program: dict, modes: list[Mode], machine: str, profile: dict, layers: int) -> list[Predicted]:
     """The program is traced once for the modes that a compiler fuses and once for the others."""
     with trace.fake_world(program["ranks"]):
-        graphs = {fusion: trace.trace(config_of(program, layers, fusion)) for fusion in {mode.fusion for mode in modes}}
+        graphs = {fusion: graphs_of(config_of(program, layers, fusion)) for fusion in {mode.fusion for mode in modes}}
         played = [[_play(graphs[mode.fusion][which], mode, machine) for which in ("fw", "bw")] for mode in modes]
     local = parameters(dataclasses.replace(dimensions(program), layers=layers)) / program["ranks"]
     memory = profile["memory"]

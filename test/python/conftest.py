@@ -7,12 +7,15 @@ import contextlib
 import filecmp
 import os
 import pathlib
+import sys
 
 import pytest
 
 os.environ.setdefault("COMMSCHED_STRICT", "1")  # Warnings fail the test.
 
 torch = pytest.importorskip("torch")
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx

@@ -4,15 +4,11 @@
 """The benchmark of the generated code runs, with both schedulers, on a small model; what predictions are worth."""
 
 import argparse
-import pathlib
 import random
-import sys
 
 import pytest
 
 pytest.importorskip("torch")
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import hidden_truth
 import overlap_prediction

@@ -3,16 +3,15 @@
 
 """Regions of nodes that Inductor fuses: what they cost, and how many kernels Inductor really makes."""
 
-import pathlib
 import random
 import re
-import sys
 from unittest import mock
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+import fusion_models
 import torch.nn.functional as F
 from conftest import RANKS, trace
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -22,10 +21,6 @@ import commsched.torch as ct
 from commsched.torch.importer.export import import_graph
 from commsched.torch.importer.fusion import Region, find_regions, in_levels, is_free, loops, shares
 from commsched.torch.importer.spaces import Space, together
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
-
-import fusion_models
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 COST = re.compile(r"#comm\.cost<(?:flops = (\d+))?(?:, )?(?:bytes = (\d+))?(?:time = (\d+))?>")

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 import torch._inductor.config as ic
 from conftest import trace as trace_function
+from models.graphs import TraceConfig, graphs_of
 from torch._guards import TracingContext, tracing
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.graph import GraphLowering
@@ -29,7 +30,7 @@ from commsched.torch.inductor.kernel_order import Kernels, is_kernel
 from commsched.torch.inductor.kernels import KernelImporter
 from commsched.torch.inductor.passes import direction
 from commsched.torch.options import Options
-from commsched.torch.trace import TraceConfig, fake_world, trace
+from commsched.torch.trace import fake_world
 
 START = re.compile(r"(?:(\w+) = )?torch\.ops\._c10d_functional\.(\w+)\.default\((?:\[)?(\w+)(.*)")
 KERNEL = re.compile(r"extern_kernels\.|cpp_fused|torch\.ops\.(?!_c10d_functional)\w+\.")
@@ -64,9 +65,9 @@ def graphs():
     """
     with fake_world(RANKS):
         yield {
-            "tiny": trace(TraceConfig("tiny", RANKS)),
-            "tiny-moe": trace(TraceConfig("tiny-moe", RANKS, ep=RANKS)),
-            "llama3-8b": trace(TraceConfig("llama3-8b", RANKS, layers=2)),
+            "tiny": graphs_of(TraceConfig("tiny", RANKS)),
+            "tiny-moe": graphs_of(TraceConfig("tiny-moe", RANKS, ep=RANKS)),
+            "llama3-8b": graphs_of(TraceConfig("llama3-8b", RANKS, layers=2)),
         }
 
 

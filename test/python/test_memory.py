@@ -8,14 +8,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from conftest import RANKS, trace
+from models.graphs import TraceConfig, graphs_of
 
 import commsched.torch as ct
 from commsched.torch import schedule
 from commsched.torch.apply import memory
 from commsched.torch.importer.graph import donated_placeholders
 from commsched.torch.options import Options
-from commsched.torch.trace import TraceConfig, fake_world
-from commsched.torch.trace import trace as trace_model
+from commsched.torch.trace import fake_world
 
 c10d = torch.ops._c10d_functional
 KIB = 1024
@@ -37,7 +37,7 @@ def test_counted_by_hand(world):
 @pytest.mark.parametrize("options", [dict(seq=256), dict(seq=512, tp=8)], ids=["fsdp", "tp"])
 def test_the_model_counts_alike(options):
     with fake_world(64):
-        for gm in trace_model(TraceConfig("llama3-8b", 64, layers=2, **options)).values():
+        for gm in graphs_of(TraceConfig("llama3-8b", 64, layers=2, **options)).values():
             donated = donated_placeholders(gm.graph, "auto")
             before = memory.peak_bytes(gm.graph, donated)
             gm, report = ct.schedule_overlap(gm, effort=100)

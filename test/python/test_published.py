@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path += [str(BENCHMARKS), str(BENCHMARKS / "published")]
+sys.path.append(str(BENCHMARKS / "published"))
 
 import published
 import published_orders
@@ -22,6 +22,8 @@ import published_page
 import published_rows
 import published_steps
 import torch_overlap
+from models import decoder
+from models.graphs import graphs_of
 from published_rows import Mode, RowError
 
 from commsched.torch import trace
@@ -159,8 +161,6 @@ def test_modes_are_compared_pair_by_pair():
 
 def test_few_layers_stand_for_all(monkeypatch):
     """The figures of a deeper model are those of a few layers, continued linearly."""
-    from commsched.torch.models import decoder
-
     deep = dataclasses.replace(decoder.CONFIGS["llama3-8b"], name="deep", layers=4)
     monkeypatch.setitem(decoder.CONFIGS, deep.name, deep)
     monkeypatch.setattr(published_steps, "TRACED", (2, 3))
@@ -173,7 +173,7 @@ def test_few_layers_stand_for_all(monkeypatch):
 def test_simple_overlap_moves_as_far_as_it_may():
     config = published_steps.config_of(TINY["program"], 1, True)
     with trace.fake_world(config.ranks):
-        graph = trace.trace(config)["bw"].graph
+        graph = graphs_of(config)["bw"].graph
     nodes = list(graph.nodes)
     starts, waits = ([n for n in nodes if published_orders._is(n, wait)] for wait in (False, True))
     peak = torch_overlap.pytorch_peak(graph.owning_module)

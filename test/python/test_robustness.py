@@ -7,14 +7,12 @@ XLA holds, played by it."""
 import itertools
 import pathlib
 import re
-import sys
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
 
 import robustness_jax
 import robustness_page
@@ -22,6 +20,7 @@ import robustness_play
 import robustness_programs
 import robustness_torch
 import torch_overlap
+from models.graphs import TraceConfig, graphs_of
 
 import commsched.jax
 from commsched.torch import trace
@@ -50,9 +49,9 @@ def test_collectives_alone_take_longer():
 
 
 def test_graphs_are_measured_by_both_referees():
-    config = trace.TraceConfig("tiny", 8, layers=1)
+    config = TraceConfig("tiny", 8, layers=1)
     with trace.fake_world(config.ranks):
-        graph = trace.trace(config)["fw"]
+        graph = graphs_of(config)["fw"]
         referees = (robustness_torch.OURS, robustness_torch.THEIRS)
         rows = list(robustness_torch.rows_of(graph, MACHINE, referees, OBJECTIVES, SCALES))
         variants = ("PyTorch, order only", torch_overlap.BUCKETING)

@@ -13,13 +13,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from conftest import RANKS, trace
+from models.graphs import TraceConfig, graphs_of
 
 import commsched.torch as ct
 from commsched.torch.options import OptionArguments, Options
 from commsched.torch.schedule import Unscheduled
 from commsched.torch.semantics import effects
-from commsched.torch.trace import TraceConfig, fake_world
-from commsched.torch.trace import trace as trace_model
+from commsched.torch.trace import fake_world
 
 c10d = torch.ops._c10d_functional
 
@@ -28,7 +28,7 @@ c10d = torch.ops._c10d_functional
 def step():
     """A function that traces two layers of Llama-3-8B on 64 ranks anew: graphs are changed in place."""
     with fake_world(64):
-        yield lambda **options: trace_model(TraceConfig("llama3-8b", 64, layers=2, **options))
+        yield lambda **options: graphs_of(TraceConfig("llama3-8b", 64, layers=2, **options))
 
 
 def scheduled(gm, **options):

@@ -7,11 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from models.graphs import TraceConfig, graphs_of
+from models.zoo.real import REAL
+from trace_model import main
+
 import commsched.torch as ct
 from commsched.torch import schedule
 from commsched.torch.apply.memory import peak_of
-from commsched.torch.models.zoo.real import REAL
-from commsched.torch.trace import TraceConfig, fake_world, main, trace
+from commsched.torch.trace import fake_world
 
 CELLS = (
     TraceConfig("vit", ranks=8, layers=1),
@@ -26,7 +29,7 @@ def collectives(gm):
 @pytest.mark.parametrize("config", CELLS, ids=lambda c: c.model)
 def test_graphs_of_the_zoo_are_scheduled(config):
     with fake_world(config.ranks):
-        graphs = trace(config)
+        graphs = graphs_of(config)
         assert collectives(graphs["bw"]) >= 8
         assert graphs["fw"].graph.find_nodes(op="output")
         for gm in graphs.values():
@@ -48,7 +51,7 @@ def test_memory_is_counted_with_the_sizes_that_were_planned_with(monkeypatch):
 
     monkeypatch.setattr(schedule, "peak_of", counting)
     with fake_world(2):
-        graph = trace(TraceConfig("deepseek-v3", ranks=2, layers=4, seq=64))["fw"]
+        graph = graphs_of(TraceConfig("deepseek-v3", ranks=2, layers=4, seq=64))["fw"]
         _, report = ct.schedule_overlap(graph)
     assert report["opaque"] == {}
     assert [p.bytes for p in counted] == [report["peak_bytes"]["after"]]

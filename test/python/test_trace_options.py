@@ -10,8 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from commsched.torch.models import decoder, recompute
-from commsched.torch.trace import TraceConfig, fake_world, main, trace
+from models import decoder, recompute
+from models.graphs import TraceConfig, graphs_of
+from trace_model import main
+
+from commsched.torch.trace import fake_world
 
 LAYERS = 2
 # The products of a block: query, key, value and output, and three of the feed-forward.
@@ -24,7 +27,7 @@ def traced(**changes):
     """The graphs of a small decoder. They are not to be changed."""
     config = TraceConfig("tiny", ranks=8, layers=LAYERS, **changes)
     with fake_world(config.ranks):
-        return trace(config)
+        return graphs_of(config)
 
 
 def count(gm, *targets):

@@ -16,11 +16,11 @@ import traceback
 import warnings
 
 import torch
+from models.zoo import job as common
+from models.zoo import models, parallel
 
 from commsched.torch import reporting
 from commsched.torch.inductor import passes
-from commsched.torch.models.zoo import job as common
-from commsched.torch.models.zoo import models, parallel
 
 # Indexed by name: the model, and the number of ranks that it needs.
 MODELS = {

@@ -13,7 +13,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from ...sharding import fully_shard_parameters
+from commsched.torch.sharding import fully_shard_parameters
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,5 +4,5 @@
 """A zoo of models in training, in the usual kinds of parallelism.
 
 Every model is a function of this rank, the number of ranks, and sizes. Small, it trains on a CPU: the tests compare its
-steps with and without CommSched. In the sizes of `real`, `commsched.torch.trace` makes graphs of it.
+steps with and without CommSched. In the sizes of `real`, `trace_model.py` makes graphs of it.
 """
