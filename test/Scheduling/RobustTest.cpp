@@ -200,8 +200,7 @@ TEST(Robust, RegretHoldsBetweenScales) {
       BoundOptions bound;
       bound.limit = answer.schedule.limit;
       const Ns least = (test.options.bucketing ? jointLowerBound(scaled, bound) : lowerBound(scaled, bound)).withLimit;
-      const Ns makespan =
-          playAtScales(answer.schedule.carriedOut(test.problem), answer.schedule.order, scale).front();
+      const Ns makespan = playAtScales(answer.schedule.carriedOut(test.problem), answer.schedule.order, scale).front();
       // The bounds here may be better than those that were computed at the ends, never worse than what they imply.
       ASSERT_LE(Wide(makespan - least) * 1000000, (Wide(*answer.regretPpm) + 2) * least)
           << "seed " << seed << ", scale " << scale;

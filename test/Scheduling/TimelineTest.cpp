@@ -95,7 +95,7 @@ TEST(Timeline, HybridHoldsBothLanes) {
   EXPECT_EQ(makespanOf(problem, identityOrder(problem)), 51);
 }
 
-/// Plays an order in another style: one clock per lane, set by the rules of docs/Models.md as they are written there.
+/// Plays an order in another style: one clock per lane, set by the rules of Models.md as they are written there.
 Timeline playByTheBook(const Problem &problem, const Order &order) {
   Timeline line;
   line.start.resize(problem.size());
