@@ -474,11 +474,11 @@ def test_a_wrong_rule_is_found(mixed, name, monkeypatch):
     """With the right rule, the results of both graphs are equal. With a wrong one, they are not, or the split fails.
 
     Equal means up to rounding: the kernel of a softmax along rows computes full vectors of columns in another way than
-    the last columns, so that the bits depend on the number of columns, and of threads. Wrong rules err by 0.1 and more.
+    the last columns, and that of attention rounds by more than 1e-6 on some processors. Wrong rules err by 0.1
     """
 
     def equal(a, b):
-        return a.shape == b.shape and torch.allclose(a, b, rtol=1e-6, atol=1e-7)
+        return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-4)
 
     def wrong():
         for options in FORCED[:1] + FORCED[3:] + ("max-strands=2 dimension=2",):
