@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs both commands of README.md as somebody does who has nothing: makes a minimal Debian 12 with debootstrap, clones the tree at HEAD
+# Builds and tests as somebody does who has nothing: makes a minimal Debian 12 with debootstrap, clones the tree at HEAD
 # into it, and runs scripts/demo.sh and scripts/test.sh there to their ends. Prints the time and the result of both.
 #
 #   scripts/test-bare.sh [--keep] [FOLDER]

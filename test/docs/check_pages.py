@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that links between pages resolve, and that pages named in code exist.
+"""Checks that links between pages resolve, that pages named in code exist, and that a newcomer reads few words.
 
     check_pages.py [--root DIR]
 
 - A relative link of a Markdown page leads to a file or a folder, and its anchor to a heading of that page.
 - A page that a source file names (`Bounds.md`, `docs/guide/Jax.md`) exists. Every page of docs has a name of its own,
   so code names it without its folder.
+- README.md has at most MAX_WORDS words, code included, up to the end of the section FIRST, which is the reader's first
+  own schedule.
 
 Exit code 1, with one line for each fault.
 """
@@ -16,6 +18,10 @@ import argparse
 import re
 import sys
 from pathlib import Path
+
+# The limit on the number of words that a newcomer reads before the first schedule of an own program.
+MAX_WORDS = 800
+FIRST = "## Your first schedule"
 
 SOURCES = {".cpp", ".h", ".c", ".td", ".py", ".sh", ".mlir", ".test", ".cmake", ".txt", ".js"}
 FOLDERS = ["include", "lib", "tools", "python", "test", "scripts", "benchmarks", "cmake", "docs"]
@@ -82,13 +88,24 @@ def name_faults(root: Path, pages: list[Path]) -> list[str]:
     return faults
 
 
+def word_faults(root: Path) -> list[str]:
+    text = (root / "README.md").read_text()
+    if f"\n{FIRST}\n" not in text:
+        return [f"README.md: there is no section '{FIRST}'"]
+    before, _, section = text.partition(f"\n{FIRST}\n")
+    section = re.split(r"\n## ", section)[0]
+    words = len((before + section).split())
+    print(f"README.md has {words} words up to the first own schedule; at most {MAX_WORDS} are allowed")
+    return [f"README.md: {words} words up to the first own schedule"] if words > MAX_WORDS else []
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
     root = parser.parse_args().root
     pages = [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md")), *sorted((root / "test").rglob("*.md"))]
     pages += sorted((root / "benchmarks").rglob("*.md"))
-    faults = link_faults(root, pages) + name_faults(root, pages)
+    faults = link_faults(root, pages) + name_faults(root, pages) + word_faults(root)
     print("\n".join(faults))
     print(f"{len(pages)} pages, {len(faults)} faults")
     return 1 if faults else 0
