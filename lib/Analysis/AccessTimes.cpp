@@ -1,4 +1,4 @@
-//===- AccessTimes.cpp - When the nodes of an answer access memory ----------------------------===//
+//===- AccessTimes.cpp - Times of memory accesses in an answer --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- BlockNoise.cpp - How the durations of a block vary -------------------------------------===//
+//===- BlockNoise.cpp - Variation of the durations of a block ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- CarriedTensors.cpp - What loops may copy -----------------------------------------------===//
+//===- CarriedTensors.cpp - Loop-carried tensors that may be copied ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- CarriedTensors.h - What loops may copy -------------------------------------------------===//
+//===- CarriedTensors.h - Loop-carried tensors that may be copied -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- SpmdCheck.cpp - Whether the programs of several ranks agree ---------------------------===//
+//===- SpmdCheck.cpp - Comparison of the programs of several ranks ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

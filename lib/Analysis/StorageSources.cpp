@@ -1,4 +1,4 @@
-//===- StorageSources.cpp - Where the storage of a result comes from --------------------------===//
+//===- StorageSources.cpp - Sources of the storage of a result --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- StorageSources.h - Where the storage of a result comes from ----------------------------===//
+//===- StorageSources.h - Sources of the storage of a result ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

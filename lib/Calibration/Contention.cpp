@@ -1,4 +1,4 @@
-//===- Contention.cpp - What collectives and computations do to each other --------------------===//
+//===- Contention.cpp - Measured contention of collectives and computations -------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

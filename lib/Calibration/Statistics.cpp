@@ -1,4 +1,4 @@
-//===- Statistics.cpp - What repeated measurements say ----------------------------------------===//
+//===- Statistics.cpp - Statistics of repeated measurements -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

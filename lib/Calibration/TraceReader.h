@@ -1,4 +1,4 @@
-//===- TraceReader.h - What the readers of traces share -----------------------------------------===//
+//===- TraceReader.h - Helpers shared by the readers of traces --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

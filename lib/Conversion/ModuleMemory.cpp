@@ -1,4 +1,4 @@
-//===- ModuleMemory.cpp - Where a module's globals and stack buffers are ----------------------===//
+//===- ModuleMemory.cpp - Places of a module's globals and stack buffers ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

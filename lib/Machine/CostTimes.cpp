@@ -1,4 +1,4 @@
-//===- CostTimes.cpp - How much time is known, and from what ----------------------------------===//
+//===- CostTimes.cpp - Share of time with a known cost, by source -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

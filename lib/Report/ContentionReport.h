@@ -1,4 +1,4 @@
-//===- ContentionReport.h - What activities do to each other, in a report ---------------------===//
+//===- ContentionReport.h - Contention in a report --------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

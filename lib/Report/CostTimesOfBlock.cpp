@@ -1,4 +1,4 @@
-//===- CostTimesOfBlock.cpp - What the costs of a block are, and what they are known from ---------===//
+//===- CostTimesOfBlock.cpp - Costs of a block and their sources ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

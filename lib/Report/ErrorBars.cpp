@@ -1,4 +1,4 @@
-//===- ErrorBars.cpp - What the error bars of costs say of a schedule ---------------------------===//
+//===- ErrorBars.cpp - Makespans at the ends of the costs' error bars -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- PassJournal.cpp - What each pass did to each collective --------------------------------===//
+//===- PassJournal.cpp - Journal of what passes did to collectives ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Report.cpp - What a schedule is worth, in numbers --------------------------------------===//
+//===- Report.cpp - Measured facts of a block, before and after -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- TimelineSnapshot.cpp - What a timeline shows -------------------------------------------===//
+//===- TimelineSnapshot.cpp - Timeline part of a block's snapshot -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Demand.cpp - What an activity needs of the resources of a device -----------------------===//
+//===- Demand.cpp - Demand of an activity on the resources of a device ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- MemoryBudget.cpp - How much memory a schedule may use ----------------------------------===//
+//===- MemoryBudget.cpp - Memory limit of a schedule ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- OptionChecks.cpp - What is wrong with written options ----------------------------------===//
+//===- OptionChecks.cpp - Checks of written options -------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- RunTool.cpp - What every command-line tool does around its work ------------------------===//
+//===- RunTool.cpp - Frame of the command-line tools ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- PipelineOptions.cpp - What users write behind reorder-comm-overlap ---------------------===//
+//===- PipelineOptions.cpp - Options of reorder-comm-overlap ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

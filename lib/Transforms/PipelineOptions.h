@@ -1,4 +1,4 @@
-//===- PipelineOptions.h - What users write behind reorder-comm-overlap -----------------------===//
+//===- PipelineOptions.h - Options of reorder-comm-overlap ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- AbiTest.cpp - What the lowering calls is what the header declares ----------------------===//
+//===- AbiTest.cpp - Comparison of lowered calls with the runtime's header --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

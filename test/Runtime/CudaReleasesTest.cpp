@@ -1,4 +1,4 @@
-//===- CudaReleasesTest.cpp - Which releases of CUDA were found -------------------------------===//
+//===- CudaReleasesTest.cpp - Notice if no headers of CUDA were found -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- DeviceTest.cpp - What the core asks of a backend over a device ---===//
+//===- DeviceTest.cpp - Tests of the core's requests to a device backend ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

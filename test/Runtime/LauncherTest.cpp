@@ -1,4 +1,4 @@
-//===- LauncherTest.cpp - What each launcher says about a process -----------------------------===//
+//===- LauncherTest.cpp - Tests of the launchers' environment variables -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

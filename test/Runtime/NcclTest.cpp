@@ -1,4 +1,4 @@
-//===- NcclTest.cpp - What is particular to collectives over NCCL ---===//
+//===- NcclTest.cpp - Tests particular to collectives over NCCL -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- RangesTest.cpp - What a profiler is told -----------------------------------------------===//
+//===- RangesTest.cpp - Tests of ranges for profilers -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

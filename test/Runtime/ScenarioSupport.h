@@ -1,4 +1,4 @@
-//===- ScenarioSupport.h - What the processes of scenarios say and wait for -------------------===//
+//===- ScenarioSupport.h - Messages and waits of scenario processes ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- CheckResult.h - What every answer of the solver has to keep ----------------------------===//
+//===- CheckResult.h - Checks of every answer of the solver -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- QualityTest.cpp - How good decodes and searches are ------------------------------------===//
+//===- QualityTest.cpp - Tests of the quality of decodes and searches -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

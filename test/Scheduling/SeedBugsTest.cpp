@@ -1,4 +1,4 @@
-//===- SeedBugsTest.cpp - Where the original's passes are at fault ----------------------------===//
+//===- SeedBugsTest.cpp - Tests of faults of the original passes ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

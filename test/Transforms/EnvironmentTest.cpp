@@ -1,4 +1,4 @@
-//===- EnvironmentTest.cpp - What an embedder tells the passes --------------------------------===//
+//===- EnvironmentTest.cpp - Tests of an embedder's environment -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

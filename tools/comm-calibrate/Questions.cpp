@@ -1,4 +1,4 @@
-//===- Questions.cpp - What comm-calibrate measures -------------------------------------------===//
+//===- Questions.cpp - Questions that comm-calibrate can measure ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- AccessTimes.h - When the nodes of an answer access memory ------------------------------===//
+//===- AccessTimes.h - Times of memory accesses in an answer ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- SpmdCheck.h - Whether the programs of several ranks agree -----------------------------===//
+//===- SpmdCheck.h - Comparison of the programs of several ranks ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

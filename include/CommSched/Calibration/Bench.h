@@ -1,4 +1,4 @@
-//===- Bench.h - What a calibration measures, and with what -----------------------------------===//
+//===- Bench.h - Interface between a calibration and what it measures -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

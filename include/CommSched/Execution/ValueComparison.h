@@ -1,4 +1,4 @@
-//===- ValueComparison.h - How much two values of a run differ --------------------------------===//
+//===- ValueComparison.h - Difference between two values of a run -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

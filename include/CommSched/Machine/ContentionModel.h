@@ -1,4 +1,4 @@
-//===- ContentionModel.h - What activities need of a machine's resources ----------------------===//
+//===- ContentionModel.h - Demands of activities on a machine's resources ---------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

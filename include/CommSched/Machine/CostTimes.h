@@ -1,4 +1,4 @@
-//===- CostTimes.h - How much time is known, and from what ------------------------------------===//
+//===- CostTimes.h - Share of time with a known cost, by source -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

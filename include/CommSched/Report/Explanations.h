@@ -1,4 +1,4 @@
-//===- Explanations.h - Why compute waits for a collective of a block -------------------------===//
+//===- Explanations.h - Reasons for exposed collectives, in words -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Executor.h - Where independent tasks run -----------------------------------------------===//
+//===- Executor.h - Executor of independent tasks ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

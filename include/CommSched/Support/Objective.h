@@ -1,4 +1,4 @@
-//===- Objective.h - What a search minimizes --------------------------------------------------===//
+//===- Objective.h - Objective of a search ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- OptionChecks.h - What is wrong with written options ------------------------------------===//
+//===- OptionChecks.h - Checks of written options ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

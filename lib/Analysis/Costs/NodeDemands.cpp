@@ -1,4 +1,4 @@
-//===- NodeDemands.cpp - What operations need of a device's resources -------------------------===//
+//===- NodeDemands.cpp - Demands of operations on a device's resources ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

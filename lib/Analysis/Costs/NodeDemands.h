@@ -1,4 +1,4 @@
-//===- NodeDemands.h - What operations need of a device's resources ---------------------------===//
+//===- NodeDemands.h - Demands of operations on a device's resources --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

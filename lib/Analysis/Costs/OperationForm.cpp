@@ -1,4 +1,4 @@
-//===- OperationForm.cpp - What distinguishes operations of one name --------------------------===//
+//===- OperationForm.cpp - Hash of all that an operation consists of --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- JournalRecords.cpp - What a pass writes into the journal -------------------------------===//
+//===- JournalRecords.cpp - Journal records of a pass -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

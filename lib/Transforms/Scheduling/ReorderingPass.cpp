@@ -1,4 +1,4 @@
-//===- ReorderingPass.cpp - What reordering passes have in common -----------------------------===//
+//===- ReorderingPass.cpp - Base class of the reordering passes -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

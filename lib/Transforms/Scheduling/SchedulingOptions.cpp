@@ -1,4 +1,4 @@
-//===- SchedulingOptions.cpp - What scheduling passes make of their options -------------------===//
+//===- SchedulingOptions.cpp - From options of passes to options of the solver ----------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

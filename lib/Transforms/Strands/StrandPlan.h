@@ -1,4 +1,4 @@
-//===- StrandPlan.h - Which operations of a block to split, and how ---------------------------===//
+//===- StrandPlan.h - Plan for splitting the operations of a block ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

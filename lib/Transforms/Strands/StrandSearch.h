@@ -1,4 +1,4 @@
-//===- StrandSearch.h - Which split of a block is the fastest ---------------------------------===//
+//===- StrandSearch.h - Search for the fastest split of a block -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

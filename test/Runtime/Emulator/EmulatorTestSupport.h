@@ -1,4 +1,4 @@
-//===- EmulatorTestSupport.h - What the emulator's tests share --------------------------------===//
+//===- EmulatorTestSupport.h - Helpers shared by the emulator's tests -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

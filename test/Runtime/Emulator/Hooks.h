@@ -1,4 +1,4 @@
-//===- Hooks.h - What the emulator offers beside the vendor's functions -----------------------===//
+//===- Hooks.h - Functions of the emulator beside the vendor's --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- NcclEnd.cpp - How communicators of the emulated NCCL end -------------------------------===//
+//===- NcclEnd.cpp - Ends of communicators in the emulated NCCL -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- NcclReduce.cpp - What each rank of a collective gets -----------------------------------===//
+//===- NcclReduce.cpp - Results of reductions for each rank -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- NcclVersion.cpp - Which NCCL the emulator is -------------------------------------------===//
+//===- NcclVersion.cpp - Version of the emulated NCCL -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- OrderTest.cpp - What the thread sanitizer finds in programs over the emulator ----------===//
+//===- OrderTest.cpp - Data races that the thread sanitizer has to find -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

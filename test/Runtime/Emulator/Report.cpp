@@ -1,4 +1,4 @@
-//===- Report.cpp - How the emulators report, and their options -------------------------------===//
+//===- Report.cpp - Reports and options of the emulators --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

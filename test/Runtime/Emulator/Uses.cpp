@@ -1,4 +1,4 @@
-//===- Uses.cpp - Which operations use which memory -------------------------------------------===//
+//===- Uses.cpp - Memory that operations in flight use ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- OperationForm.h - What distinguishes operations of one name ----------------------------===//
+//===- OperationForm.h - Hash of all that an operation consists of ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

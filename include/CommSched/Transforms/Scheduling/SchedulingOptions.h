@@ -1,4 +1,4 @@
-//===- SchedulingOptions.h - What scheduling passes make of their options ---------------------===//
+//===- SchedulingOptions.h - From options of passes to options of the solver ------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
