@@ -89,7 +89,7 @@ static const PairEntry *findPair(const MachineModel &machine, CollectiveKind kin
 static std::optional<int64_t> medianOfPairs(const MachineModel &machine, bool acrossNodes) {
   std::vector<int64_t> measured;
   for (const PairEntry &entry : machine.pairs)
-    if (entry.acrossNodes == acrossNodes && entry.permille > 0)
+    if (entry.acrossNodes == acrossNodes)
       measured.push_back(entry.permille);
   if (measured.empty())
     return std::nullopt;
@@ -176,7 +176,8 @@ void ContentionModel::addTraffic(Demand &demand, CollectiveKind kind, Bytes byte
   if (pair) {
     if (pair->permille > 0)
       demand.set(slowest, most);
-  } else if (std::optional<int64_t> median = medianOfPairs(machine, shape.nodes > 1); median && !machine.resources) {
+  } else if (std::optional<int64_t> median = medianOfPairs(machine, shape.nodes > 1);
+             median.value_or(0) > 0 && !machine.resources) {
     demand.set(slowest, partOfPair(*median));
   }
 }

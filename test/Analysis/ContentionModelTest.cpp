@@ -157,7 +157,7 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
     // A kind that was not measured is as bandwidths say, or as the median of what was.
     for (Ns time : {301, 1000})
       EXPECT_EQ(pair(machine, Kind::AllReduce, 4000, kInside, time),
-                machine.resources ? pair(without, Kind::AllReduce, 4000, kInside, time) : 900);
+                machine.resources ? pair(without, Kind::AllReduce, 4000, kInside, time) : 300);
     if (!machine.resources)
       EXPECT_EQ(pair(machine, Kind::AllReduce, 4000, kAcross, 1000), 50);
   }

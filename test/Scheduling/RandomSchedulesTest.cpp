@@ -15,6 +15,7 @@
 
 #include "CheckResult.h"
 #include "Model/ProblemPrinter.h"
+#include "RandomDemands.h"
 #include "RandomProblem.h"
 #include <algorithm>
 #include <cstdlib>
@@ -70,6 +71,8 @@ TEST(RandomSchedules, KeepTheirPromises) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     RandomOptions shape = optionsFor(seed);
     Problem problem = randomProblem(seed, shape);
+    if (seed % 4 == 1)
+      addRandomDemands(problem, seed);
     ScheduleOptions options = modesFor(seed, shape);
     if (seed % 8 == 0) {
       // A limit below what the given order needs.

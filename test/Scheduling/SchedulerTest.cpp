@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Model/Explain.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "RandomDemands.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include <limits>
@@ -263,7 +264,10 @@ TEST(Scheduler, IsNeverSlowerWithBuckets) {
       ScheduleOptions options;
       options.effort = effort;
       options.memory.ppm = seed % 3 == 0 ? 500000 : 0;
-      ASSERT_NO_FATAL_FAILURE(compare(mergeableProblem(seed), options)) << "seed " << seed << ", effort " << effort;
+      Problem problem = mergeableProblem(seed);
+      if (seed % 5 == 0)
+        addRandomDemands(problem, seed);
+      ASSERT_NO_FATAL_FAILURE(compare(problem, options)) << "seed " << seed << ", effort " << effort;
     }
   for (int64_t effort : {0, 60000})
     for (uint64_t seed = 0; seed < 4; ++seed) {
@@ -294,7 +298,10 @@ TEST(Scheduler, IsNeverSlowerWithMoreMemoryThanTheInput) {
     for (uint64_t seed = 0; seed < portion(30u); ++seed) {
       ScheduleOptions options;
       options.effort = effort;
-      ASSERT_NO_FATAL_FAILURE(compare(mergeableProblem(seed), options)) << "seed " << seed << ", effort " << effort;
+      Problem problem = mergeableProblem(seed);
+      if (seed % 5 == 0)
+        addRandomDemands(problem, seed);
+      ASSERT_NO_FATAL_FAILURE(compare(problem, options)) << "seed " << seed << ", effort " << effort;
     }
   for (int64_t effort : {0, 10000})
     for (uint64_t seed = 0; seed < 2; ++seed) {

@@ -84,7 +84,7 @@ struct PassRecord {
   std::optional<Ns> leastOrder;
   /// The certificate of the answer (Certificate.h), if the journal asks for it.
   std::string certificate;
-  /// The makespan of which the certificate is, without slow-downs, and the bound that it proves, ns.
+  /// The makespan of which the certificate is, and the bound that it proves, ns.
   std::optional<Ns> certifiedMakespan, certifiedBound;
   /// The answer if collectives take other times, and regretPpm() of that; none if the pass did not look.
   std::vector<ScaledTimes> scales;

@@ -68,7 +68,6 @@ public:
   BucketedOrder(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit,
                 llvm::ArrayRef<TimeGuard> guards = {});
 
-  /// In ns.
   Ns makespan() const { return timeline->makespan(); }
   /// The order of the slots.
   llvm::ArrayRef<NodeId> order() const { return timeline->order(); }

@@ -6,10 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Plays the timeline forward while a schedule grows, by the rules of Model/Timeline.h. Activities
-// that share resources are played by the timeline's own clock (Model/ContentionClock.h); the ends of what is in flight
-// are then lower bounds until they have come. The clock also translates due times, which are compute times of the
-// reference, into deadlines.
+// Plays the timeline forward while a schedule grows, by the rules of Model/Timeline.h. Activities that share resources
+// are played by the timeline's own clock (Model/ContentionClock.h); the ends of what is in flight are then lower bounds
+// until they have come. The clock also translates due times, which are compute times of the reference, into deadlines.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_CLOCK_H

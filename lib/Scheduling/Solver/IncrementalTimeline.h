@@ -6,11 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Every clock of a timeline is a maximum of sums of earlier clocks and costs. So each clock has a
-// tail: the longest time from its value to the end of the order. The makespan after a change of a few neighbours is the
-// largest sum of a clock behind the change and its tail, and only the neighbours have to be played again. The heads and
-// tails of job-shop scheduling are used in the same way (E. Taillard, "Parallel taboo search techniques for the job
-// shop scheduling problem", ORSA Journal on Computing 6(2), 1994). Private to the solver.
+// Every clock of a timeline is a maximum of sums of earlier clocks and costs. So each clock has a tail: the longest
+// time from its value to the end of the order. The makespan after a change of a few neighbours is the largest sum of a
+// clock behind the change and its tail, and only the neighbours have to be played again. The heads and tails of
+// job-shop scheduling are used in the same way (E. Taillard, "Parallel taboo search techniques for the job shop
+// scheduling problem", ORSA Journal on Computing 6(2), 1994). Private to the solver.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_INCREMENTALTIMELINE_H

@@ -22,8 +22,7 @@
 
 namespace commsched {
 
-/// Moves the nodes of one order, and changes its buckets, within a peak limit. Units are
-/// not kept together.
+/// Moves the nodes of one order, and changes its buckets, within a peak limit. Units are not kept together.
 class LocalMoves {
 public:
   /// `decoded` is a legal schedule of the facts' problem with a peak of at most `limit`, bytes. With bucketing its

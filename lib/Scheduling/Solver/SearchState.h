@@ -29,9 +29,9 @@ public:
   static constexpr Ns kFailed = std::numeric_limits<Ns>::max();
 
   /// `given`, a reference of these or equal facts, has to fit `limit`; it is the first incumbent. The search takes from
-  /// `options` the collective order that an answer has to keep, the further
-  /// condition on answers, and the observers. `roomy`, another such reference that leaves more of the limit free, is
-  /// preferred to it if the portfolio decodes to something shorter from it.
+  /// `options` the collective order that an answer has to keep, the further condition on answers, and the observers.
+  /// `roomy`, another such reference that leaves more of the limit free, is preferred to it if the portfolio decodes to
+  /// something shorter from it.
   SearchState(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit,
               std::optional<Reference> roomy);
 

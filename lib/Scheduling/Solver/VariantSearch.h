@@ -23,8 +23,8 @@ namespace commsched {
 class VariantSearch {
 public:
   /// `answer` is an answer for `problem` without a choice, expanded, with a peak of at most `limit`, bytes. The search
-  /// takes from `options` the collective order and the executor. Keeps references to `problem` and
-  /// `options`. O(N + E + variants).
+  /// takes from `options` the collective order and the executor. Keeps references to `problem` and `options`. O(N + E +
+  /// variants).
   VariantSearch(const Problem &problem, const ScheduleOptions &options, Bytes limit, Schedule answer);
 
   /// Spends about `effort` steps. Equal arguments give equal answers on every machine and any number of threads.

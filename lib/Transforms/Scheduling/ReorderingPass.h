@@ -22,9 +22,9 @@
 
 namespace commsched {
 
-/// Keeps the units of the block together and measures: rules see the outer dependences of
-/// units alone. If the units cannot be kept together within the memory limit, or only
-/// slower than in both the given order and the rule's, the block keeps its order. O((N + E) log N).
+/// Keeps the units of the block together: rules see the outer dependences of units alone. If the units cannot be kept
+/// together within the memory limit, or only slower than in both the given order and the rule's, the block keeps its
+/// order. O((N + E) log N).
 void settleReordering(BlockWork &work);
 
 /// What a reordering pass says: a remark for each collective, and one for the block; journal rows. Category of the

@@ -52,8 +52,8 @@ struct LowerBound {
 /// (Lemma 1), the critical path with the load of ancestors and descendants (Lemmas 2 to 4), each lane's preemptive
 /// one-machine bound (Lemma 5; Jackson 1955), and the cost of a long collective late in the block (Lemma 9). It ignores
 /// contention, and memory except in LowerBound::withLimit, so it holds with them too, and it holds for any choice of
-/// variants (withLeastVariants). O(N^2 / 64) words up to
-/// BoundOptions::exactNodes, O(N window / 64) for larger problems.
+/// variants (withLeastVariants). O(N^2 / 64) words up to BoundOptions::exactNodes, O(N window / 64) for larger
+/// problems.
 LowerBound lowerBound(const Problem &problem, const BoundOptions &options = {});
 
 /// No order of the problem is faster with any bucketing by Problem::mergeKeys (Bucketing.h), packed or coalesced

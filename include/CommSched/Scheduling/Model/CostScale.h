@@ -49,8 +49,8 @@ struct ScaledTimes {
 
 /// The largest distance from a bound at any scale from the first to the last of `times`, also between two of them, in
 /// millionths, rounded up: the answer takes at most this much longer than any answer could. `times` ascend by scale. An
-/// upper bound if the answer is played without contention; up to the rounding of scaled times
-/// to nanoseconds, unless they are those of scaleExactly(). None if a bound is not known. O(size).
+/// upper bound if the answer is played without contention; up to the rounding of scaled times to nanoseconds, unless
+/// they are those of scaleExactly(). None if a bound is not known. O(size).
 std::optional<int64_t> regretPpm(llvm::ArrayRef<ScaledTimes> times);
 
 /// Adds at most `most` scales to `times`, each in the middle of the interval in which regretPpm() is largest, with what

@@ -48,9 +48,9 @@ inline constexpr int64_t kNotAlone = 1;
 /// The pack in front of a start, or kNone: what has to be issued earlier if the start is.
 using PackOf = llvm::function_ref<NodeId(NodeId start)>;
 
-/// Explains every start of `problem` under `schedule`, by ascending node. `limit`: what the peak may reach, bytes;
-/// `packOf` knows the packs of programs that came with their buckets as
-/// operations; packs of the schedule's own buckets are known without it. O((N + E + touches) log N).
+/// Explains every start of `problem` under `schedule`, by ascending node. `limit`: what the peak may reach, bytes.
+/// `packOf` knows the packs of programs that came with their buckets as operations; packs of the schedule's own buckets
+/// are known without it. O((N + E + touches) log N).
 std::vector<StartOutcome> explain(const Problem &problem, const Schedule &schedule, Bytes limit,
                                   PackOf packOf = nullptr);
 

@@ -40,7 +40,6 @@ struct CollectiveRecord : Explanation {
 
 /// What an answer says of itself; the verifier recounts it.
 struct ScheduleClaims {
-  /// In ns.
   Ns makespan = 0;
   Bytes peak = 0;
 };

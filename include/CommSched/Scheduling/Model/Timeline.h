@@ -47,8 +47,8 @@ struct Timeline {
 };
 
 /// Plays `order`, a permutation of the problem's nodes that respects its edges, or a prefix of one (nodes that are not
-/// part of it have start = end = 0). O(N + lanes), or O(N x streams); with contention
-/// (Problem::demands) O(N x activities in flight).
+/// part of it have start = end = 0). O(N + lanes), or O(N x streams); with contention (Problem::demands) O(N x
+/// activities in flight).
 Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order);
 
 /// The start that a wait waits for, or, of a node whose regions wait, the one of theirs that ends last; kNone of all

@@ -64,10 +64,10 @@ inline constexpr int64_t defaultEffort(NodeId nodes) {
 }
 
 /// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion
-/// to the effort. The answer is never slower than the given order and never has a
-/// higher peak than the limit; if the given order is above the limit, the peak comes first (Schedule::isWithinLimit).
-/// With ScheduleOptions::bucketing it is never slower than without. If the problem has variants, the answer may choose
-/// some (Schedule::variants); it is then shorter than without them.
+/// to the effort. The answer is never slower than the given order and never has a higher peak than the limit; if the
+/// given order is above the limit, the peak comes first (Schedule::isWithinLimit). With ScheduleOptions::bucketing it
+/// is never slower than without. If the problem has variants, the answer may choose some (Schedule::variants); it is
+/// then shorter than without them.
 Schedule schedule(const Problem &problem, const ScheduleOptions &options = {});
 
 /// As schedule(), and if the limit is above the peak of the given order, never slower

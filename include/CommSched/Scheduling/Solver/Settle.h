@@ -28,9 +28,8 @@ namespace commsched {
 Order settle(const Problem &problem, llvm::ArrayRef<NodeId> order, Bytes limit);
 
 /// Settles `answer`, an answer of schedule() for `problem` and `options`, within its limit, and measures it anew. It
-/// stays as it is if the settled order would be longer, tear a unit apart, or not
-/// be one that the options admit. With contention it is not touched: there, an order that starts collectives earlier
-/// may be longer for other reasons.
+/// stays as it is if the settled order would be longer, tear a unit apart, or not be one that the options admit. With
+/// contention it is not touched: there, an order that starts collectives earlier may be longer for other reasons.
 void settleAnswer(const Problem &problem, const ScheduleOptions &options, Schedule &answer);
 
 /// By how much each collective may end later until `order` takes longer, ns.
