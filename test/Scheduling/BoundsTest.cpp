@@ -588,8 +588,7 @@ TEST(Bounds, SharesOfABucket) {
   EXPECT_EQ(lowerBound(problem).makespan, 60 + 220);
   // Together: a gather of 210 ns, of which each pays 105, and a pack. Of that a cast of 50 written bytes pays 14: the
   // smallest rate of a pack, in whole ns, would be that of 53 bytes for 15 ns.
-  // If both are in one bucket, its lane idles while the second cast runs, for 14 ns; a second bucket takes 10 ns more.
-  EXPECT_EQ(jointLowerBound(problem).makespan, 14 + 10 + 210);
+  EXPECT_EQ(jointLowerBound(problem).makespan, 14 + 210);
   llvm::Expected<ExpandedProblem> merged = expandBuckets(problem, Bucket{{1, 4}, BucketForm::Packed});
   ASSERT_TRUE(bool(merged));
   EXPECT_GE(makespanOf(merged->problem, identityOrder(merged->problem)), 30 + 210);

@@ -1,5 +1,5 @@
 // RUN: split-file %s %t
-// RUN: comm-opt %t/lane.mlir --reorder-comm-overlap -o /dev/null 2>&1 | FileCheck %s --check-prefix=LANE
+// RUN: comm-opt %t/lane.mlir --reorder-comm-overlap=bucketing=false -o /dev/null 2>&1 | FileCheck %s --check-prefix=LANE
 // RUN: comm-opt %t/wait.mlir --reorder-comm-overlap -o /dev/null 2>&1 | FileCheck %s --check-prefix=WAIT
 // RUN: comm-opt %t/wait.mlir --reorder-comm-overlap=memory-budget-ratio=1 -o /dev/null 2>&1 | FileCheck %s --check-prefix=ROOM
 // RUN: comm-opt %t/unknown.mlir --allow-unregistered-dialect --reorder-comm-overlap -o /dev/null 2>&1 | FileCheck %s --check-prefix=UNKNOWN

@@ -8,7 +8,7 @@
 comm.group @dp #comm.iota<[1, 2]>
 
 // CHECK-NOT: error
-// CHECK: lower bound {{.*}} of group @dp; at most {{[0-9.]+}} % from optimal
+// CHECK: lower bound {{.*}} of group @dp, uncertified; at most {{[0-9.]+}} % from optimal
 // MERGED: comm.fsdp.all_gather_copy_in {{.*}}, {{.*}} on @dp
 func.func @gathers_around_a_reduction(%a: tensor<4x6xf32>, %b: tensor<4x6xf32>) {
   %slice = comm.compute "slice"(%b) aliases [0] : (tensor<4x6xf32>) -> tensor<4x3xf32>

@@ -8,8 +8,7 @@
 //
 // Lemma 17 of Bounds.md. A bucket takes at least a latency and a time in proportion to its bytes. Within a
 // makespan T, members are ready one after the other, so a lane needs some number of buckets for them; the bound is the
-// smallest T at which their latencies, and all other work of the lane, fit. Lemma 21 adds that who is not packed
-// exceeds the line of latency and bytes, and that who is packed exceeds what the compute lane has to do anyway.
+// smallest T at which their latencies, and all other work of the lane, fit.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -28,26 +27,10 @@ static constexpr Bytes kSmallShare = 16, kTinyShare = 1024;
 /// Limit on the nodes of problems for which both rules are tried.
 static constexpr NodeId kBothRules = 50000;
 
-/// Limit on the number of evaluations for coalesced buckets.
-static constexpr int64_t kGroupCells = 8192;
-/// Limit on the cells of sizes for one number of members, and how many numbers a cell may have: one of so many.
-static constexpr int64_t kSizesOfGroup = 64, kFineness = 32;
-/// Limits on the nodes of problems for which all prices are tried, and more than one.
-static constexpr NodeId kAllPrices = 50000, kSomePrices = 300000;
-
-llvm::ArrayRef<CopyPrice> commsched::copyPrices(const Problem &problem) {
-  static constexpr CopyPrice prices[] = {{2, 1}, {1, 1}, {4, 1}, {1, 2}, {1, 4},  {3, 4},
-                                         {3, 2}, {5, 2}, {3, 1}, {8, 1}, {16, 1}, {32, 1}};
-  size_t count = problem.size() <= kAllPrices ? std::size(prices) : problem.size() <= kSomePrices ? 3 : 1;
-  return llvm::ArrayRef<CopyPrice>(prices).take_front(count);
-}
-
-KeyBatches::KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members)
-    : cap(key.cap), key(key), members(members) {
+KeyBatches::KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members) : cap(key.cap) {
   Bytes total = 0;
   for (NodeId id : members) {
     total += problem.nodes[id].bytes;
-    apart += problem.nodes[id].cost;
     // A member may stay alone, with its own cost.
     points.push_back({problem.nodes[id].bytes, problem.nodes[id].cost});
   }
@@ -87,64 +70,13 @@ void KeyBatches::sample(const MergeKey &key, Bytes total) {
 
 /// The steepest line of a latency below all points.
 KeyBatches::Line KeyBatches::through(Ns latency) const {
-  Line result = {latency, INT64_MAX, 1, 0};
+  Line result = {latency, INT64_MAX, 1};
   for (const CostSample &point : points)
     if (Ns cost = point.cost - latency; compareProducts(cost, result.bytes, result.cost, point.bytes) < 0) {
       result.cost = cost;
       result.bytes = point.bytes;
     }
   return result;
-}
-
-/// Of each number of members, the smallest and the largest ones bound the bytes. Neighbouring numbers share cells.
-std::vector<KeyBatches::Group> KeyBatches::sampleGroups(const Problem &problem) const {
-  std::vector<Bytes> sizes;
-  for (NodeId id : members)
-    sizes.push_back(problem.nodes[id].bytes);
-  llvm::sort(sizes);
-  const auto count = static_cast<int64_t>(sizes.size());
-  std::vector<Bytes> least(1, 0), most(1, 0);
-  for (int64_t index = 0; index < count; ++index) {
-    least.push_back(least.back() + sizes[index]);
-    most.push_back(most.back() + sizes[count - 1 - index]);
-  }
-  std::vector<std::pair<int64_t, int64_t>> ranges;
-  for (int64_t few = 2; few <= count; few = ranges.back().second + 1)
-    ranges.push_back({few, std::min(count, few + few / kFineness)});
-  std::vector<Group> groups;
-  for (auto [few, many] : ranges) {
-    Bytes low = least[few], high = cap > 0 ? std::min(most[many], cap) : most[many];
-    if (low > high)
-      break;
-    int64_t perRange = std::max<int64_t>(1, kGroupCells / static_cast<int64_t>(ranges.size()));
-    int64_t cells = std::clamp<int64_t>(high - low, 1, std::min(kSizesOfGroup, perRange));
-    auto border = [&, low = low](int64_t cell) { return low + mulDiv(high - low, cell, cells); };
-    for (int64_t cell = 0; cell < cells; ++cell)
-      groups.push_back({static_cast<int32_t>(many), border(cell + 1),
-                        std::max<Ns>(key.coalescedCost(border(cell), static_cast<int32_t>(few)), 0)});
-  }
-  return groups;
-}
-
-void KeyBatches::samplePrices(const Problem &problem) {
-  if (!alone.empty())
-    return;
-  for (NodeId id : members) {
-    const Node &node = problem.nodes[id];
-    alone.push_back({node.bytes, std::min(node.cost, std::max<Ns>(key.cost(node.bytes), 0))});
-  }
-  std::vector<Group> groups = sampleGroups(problem);
-  for (Line &each : lines) {
-    each.perMember = INT64_MAX;
-    for (const Group &group : groups)
-      each.perMember = std::min(each.perMember, (group.cost - each.latency - each.costUp(group.bytes)) / group.members);
-    each.perMember = std::max<Ns>(each.perMember, 0);
-  }
-}
-
-Ns KeyBatches::leastExcess(size_t index, Ns priced) const {
-  const auto &[bytes, cost] = alone[index];
-  return std::max<Ns>(std::min({priced, cost - line.latency - line.costUp(bytes), line.perMember}), 0);
 }
 
 /// The last bucket takes as many bytes as it can, then the one before it.
@@ -239,7 +171,7 @@ static Ns smallestMakespan(Ns floor, llvm::function_ref<bool(Ns)> fits) {
   return high;
 }
 
-Ns BatchArgument::raiseByLines(Ns floor) {
+Ns BatchArgument::raise(Ns floor) {
   for (KeyBatches &key : keys)
     key.setLatency(0);
   for (KeyBatches &key : keys) {
@@ -257,73 +189,11 @@ Ns BatchArgument::raiseByLines(Ns floor) {
   return floor;
 }
 
-Ns BatchArgument::raise(Ns floor, llvm::ArrayRef<ComputeLoad> loads) {
-  floor = raiseByLines(floor);
-  for (const ComputeLoad &given : loads) {
-    if (!mayRaise(given, floor))
-      continue;
-    load = &given;
-    for (KeyBatches &key : keys)
-      key.samplePrices(problem);
-    for (CopyPrice each : copyPrices(problem)) {
-      price = each;
-      floor = raiseByLines(floor);
-    }
-  }
-  return floor;
-}
-
-std::vector<std::pair<int32_t, int32_t>> BatchArgument::pairsToTakeTurns() const {
-  std::vector<int32_t> longest;
-  for (int32_t key = 0; key < static_cast<int32_t>(keys.size()); ++key)
-    longest.push_back(key);
-  llvm::stable_sort(longest, [&](int32_t a, int32_t b) { return keys[a].apartCost() > keys[b].apartCost(); });
-  if (longest.empty())
-    return {};
-  longest.resize(2, kNone);
-  return {{longest[0], longest[1]}, {longest[1], longest[0]}};
-}
-
-void BatchArgument::addTurns(int32_t sources, Bytes before, int32_t sinks, const BoundCosts &costs, Ns head, Ns tail) {
-  Ns latency = INT64_MAX;
-  for (int32_t key : {sources, sinks})
-    if (key != kNone)
-      latency = std::min(latency, keys[key].mostLatency());
-  auto keyOf = [&](int32_t key) { return key == kNone ? TurnKey() : keys[key].turnKey(latency); };
-  turns.push_back(
-      {sources, sinks, BucketTurns(problem, costs, keyOf(sources), before, keyOf(sinks), latency, head, tail)});
-}
-
 bool BatchArgument::fitsWith(Wide work, llvm::ArrayRef<int64_t> numbers, Ns makespan) const {
-  // What the time that the makespan leaves for copies counts is room, too.
-  Wide room = makespan + price.of(makespan, load) - work;
+  Wide room = makespan - work;
   for (auto [key, number] : llvm::zip_equal(keys, numbers))
     room -= Wide(number) * key.latency();
-  if (room < 0)
-    return false;
-  for (Turns &each : turns) {
-    int64_t counted = 0;
-    Ns latency = INT64_MAX;
-    for (int32_t key : {each.sources, each.sinks})
-      if (key != kNone) {
-        counted += numbers[key];
-        latency = std::min(latency, keys[key].latency());
-      }
-    // Even many buckets may leave room.
-    if (Wide(BucketTurns::kMaxTurns + 1 - counted) * latency > room &&
-        Wide(each.count.fewest(makespan) - counted) * latency > room)
-      return false;
-  }
-  return true;
-}
-
-/// Whether the compute lane has more to do than `floor` if all members are packed.
-bool BatchArgument::mayRaise(const ComputeLoad &given, Ns floor) const {
-  Wide all = given.makespan;
-  for (llvm::ArrayRef<NodeId> list : members)
-    for (NodeId id : list)
-      all += given.copies[id];
-  return all > floor;
+  return room >= 0;
 }
 
 namespace {
@@ -332,8 +202,6 @@ namespace {
 struct SpanMembers {
   std::vector<Release> atHead, atTail;
   Bytes total = 0;
-  /// What the members exceed the line by, ns; 0 without a price.
-  Ns excess = 0;
 };
 
 /// The bound of one span.
@@ -350,8 +218,6 @@ public:
     for (auto [index, key] : llvm::enumerate(problem.mergeKeys))
       if (!wanted[index].empty())
         add(key, wanted[index], times);
-    for (auto [sources, sinks] : pairsToTakeTurns())
-      addTurns(sources, /*before=*/0, sinks, costs, span.head, span.tail);
     for (NodeId id = 0; id < problem.size(); ++id) {
       const Node &node = problem.nodes[id];
       bool isOnLane = node.lane == span.lane ||
@@ -364,17 +230,8 @@ public:
   }
 
 private:
-  void linesChanged() override {
-    for (auto [key, list, inside] : llvm::zip_equal(keys, members, inSpan)) {
-      inside.excess = 0;
-      for (auto [index, id] : llvm::enumerate(list))
-        inside.excess += leastExcess(key, index, id);
-    }
-  }
-
   void add(const MergeKey &key, llvm::ArrayRef<NodeId> list, const HeadsAndTails &times) {
     keys.emplace_back(problem, key, list);
-    members.push_back(list.vec());
     SpanMembers &inside = inSpan.emplace_back();
     for (NodeId id : list) {
       inside.atHead.push_back({times.begin[id], problem.nodes[id].bytes});
@@ -394,7 +251,7 @@ private:
       if (!fromHeads || !fromTails)
         return false;
       numbers.push_back(std::max(*fromHeads, *fromTails));
-      work += Wide(key.costOf(inside.total)) + inside.excess;
+      work += Wide(key.costOf(inside.total));
     }
     return fitsWith(work, numbers, makespan);
   }
@@ -408,12 +265,11 @@ private:
 } // namespace
 
 BatchBound commsched::batchBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
-                                 const BucketShares &shares, llvm::ArrayRef<LaneSpan> spans, Ns floor,
-                                 llvm::ArrayRef<ComputeLoad> loads) {
+                                 const BucketShares &shares, llvm::ArrayRef<LaneSpan> spans, Ns floor) {
   BatchBound bound = {floor, kNone};
   for (const LaneSpan &span : spans)
     for (SmallMembers rule : rulesForSmallMembers(problem))
-      if (Ns makespan = SpanBound(problem, costs, times, shares, span, rule).raise(bound.makespan, loads);
+      if (Ns makespan = SpanBound(problem, costs, times, shares, span, rule).raise(bound.makespan);
           makespan > bound.makespan)
         bound = {makespan, span.lane};
   return bound;

@@ -142,7 +142,7 @@ void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeI
   samples.lane = floor.takeSamples();
 }
 
-/// Charges the casts that packs of one merge key can absorb, and all members for their packs.
+/// Charges the casts that packs of one merge key can absorb.
 void sharePacks(const Problem &problem, llvm::ArrayRef<NodeId> members, BucketShares &shares, KeySamples &samples) {
   std::vector<Bytes> written;
   // The smallest ratio of read to written bytes. A pack absorbs every cast that it can.
@@ -167,10 +167,11 @@ void sharePacks(const Problem &problem, llvm::ArrayRef<NodeId> members, BucketSh
   };
   RateFloor floor(cost, std::max<Bytes>(smallest, 1), std::max<Bytes>(total, 1));
   for (NodeId id : members) {
-    Bytes bytes = problem.members[id].inputBytes;
-    shares.copies[id] = bytes == 0 ? 0 : floor.from(bytes).of(bytes);
-    if (NodeId cast = fusedCast(problem, id); cast != kNone)
-      shares.cast[cast] = std::min(problem.nodes[cast].cost, shares.copies[id]);
+    const NodeId cast = fusedCast(problem, id);
+    if (cast == kNone)
+      continue;
+    const Bytes bytes = problem.members[id].inputBytes;
+    shares.cast[cast] = bytes == 0 ? 0 : std::min(problem.nodes[cast].cost, floor.from(bytes).of(bytes));
   }
   if (!any)
     return;
@@ -179,7 +180,8 @@ void sharePacks(const Problem &problem, llvm::ArrayRef<NodeId> members, BucketSh
   samples.wrote = wrote;
 }
 
-/// Charges the unpacks of one merge key to the members: a large output has an unpack of its own, small ones share one.
+/// Charges the unpacks of one merge key to the members whose casts a pack can absorb: a large output has an unpack of
+/// its own, small ones share one.
 void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, BucketShares &shares, KeySamples &samples) {
   if (!problem.copyCost || problem.nodes[members.front()].collective != CollectiveKind::AllGather)
     return;
@@ -192,11 +194,10 @@ void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, Bucket
   auto [smallest, total] = smallestAndTotal(sizes);
   RateFloor floor(cost, std::max<Bytes>(smallest, 1), std::max<Bytes>(total, 1));
   for (NodeId id : members) {
-    Bytes bytes = problem.members[id].outputBytes;
-    Ns share = !isSmall(id) ? std::max<Ns>(cost(bytes), 0) : bytes == 0 ? 0 : floor.from(bytes).of(bytes);
-    shares.copies[id] += share;
     if (fusedCast(problem, id) == kNone)
       continue;
+    Bytes bytes = problem.members[id].outputBytes;
+    Ns share = !isSmall(id) ? std::max<Ns>(cost(bytes), 0) : bytes == 0 ? 0 : floor.from(bytes).of(bytes);
     shares.unpack[id] = share;
     if (!isSmall(id))
       samples.largeUnpacks.push_back({bytes, share});
@@ -225,7 +226,6 @@ BucketShares commsched::bucketShares(const Problem &problem) {
   shares.lane.assign(problem.nodes.size(), kNone);
   shares.cast.assign(problem.nodes.size(), kNone);
   shares.unpack.assign(problem.nodes.size(), kNone);
-  shares.copies.assign(problem.nodes.size(), 0);
   shares.samples.resize(problem.mergeKeys.size());
   std::vector<std::vector<NodeId>> members(problem.mergeKeys.size());
   for (NodeId id = 0; id < problem.size(); ++id)
@@ -237,10 +237,6 @@ BucketShares commsched::bucketShares(const Problem &problem) {
     shareLane(problem, key, members[index], shares.lane, shares.samples[index]);
     sharePacks(problem, members[index], shares, shares.samples[index]);
     shareUnpacks(problem, members[index], shares, shares.samples[index]);
-    // Where a pack can do the work of a cast, the charges say that the smaller of both is done.
-    for (NodeId id : members[index])
-      if (NodeId cast = fusedCast(problem, id); cast != kNone)
-        shares.copies[id] = std::max<Ns>(shares.copies[id] - problem.nodes[cast].cost, 0);
   }
   return shares;
 }

@@ -27,9 +27,6 @@ struct BucketShares {
   /// For starts of all-gathers whose cast a pack can absorb: the least that the member adds to the cost of the unpacks
   /// of a bucket that absorbs the cast, ns.
   std::vector<Ns> unpack;
-  /// Indexed by node; 0 for nodes that cannot be merged. For starts: the least that a packed bucket adds to the compute
-  /// lane for the member, beyond what the charges of the cast and of the unpack say, ns (Lemma 21).
-  std::vector<Ns> copies;
   /// Indexed by merge key: what the charges rest on.
   std::vector<KeySamples> samples;
 };

@@ -299,8 +299,6 @@ public:
         add(members[index]);
       }
     llvm::erase_if(members, [](const std::vector<NodeId> &list) { return list.empty(); });
-    for (auto [sources, sinks] : pairsToTakeTurns())
-      addTurnsAfter(sources, sinks, costs);
   }
 
 private:
@@ -324,19 +322,11 @@ private:
     dropLast(after.restAtTail, after.mostBefore);
   }
 
-  /// Of the sinks, only descendants of the node have to come after it.
-  void addTurnsAfter(int32_t sources, int32_t sinks, const BoundCosts &costs) {
-    auto isAfter = [&](NodeId id) { return bounder.relationOf(id) == Relation::Descendant; };
-    if (sinks == kNone || llvm::all_of(members[sinks], isAfter))
-      addTurns(sources, sources == kNone ? 0 : sorted[sources].mostBefore, sinks, costs, times.exit[limited.node],
-               /*tail=*/0);
-  }
-
-  /// Charges the members what the lines say, and what they exceed them by, and computes the bound without latencies.
+  /// Charges the members what the lines say, and computes the bound without latencies.
   void linesChanged() override {
     for (auto [key, list] : llvm::zip_equal(keys, members))
-      for (auto [index, id] : llvm::enumerate(list))
-        lineCosts.lane[id] = key.costOf(problem.nodes[id].bytes) + leastExcess(key, index, id);
+      for (NodeId id : list)
+        lineCosts.lane[id] = key.costOf(problem.nodes[id].bytes);
     withoutLatencies = bounder.boundOf(limited.node, limited.lane);
   }
 
@@ -359,6 +349,8 @@ private:
   const MemoryLimitedBound &limited;
   /// With the charges of the lines.
   BoundCosts lineCosts;
+  /// Of each of the `keys`.
+  std::vector<std::vector<NodeId>> members;
   MemoryLimitedBounder bounder;
   std::vector<MembersAfter> sorted;
   Ns withoutLatencies = 0;
@@ -368,8 +360,7 @@ private:
 
 MemoryLimitedBound commsched::memoryLimitedBatches(const Problem &problem, const BoundCosts &costs,
                                                    const HeadsAndTails &times, const BucketShares &shares, Bytes limit,
-                                                   const MemoryLimitedBound &limited, Ns floor,
-                                                   llvm::ArrayRef<ComputeLoad> loads) {
+                                                   const MemoryLimitedBound &limited, Ns floor) {
   MemoryLimitedBound bound = limited;
   if (limited.node == kNone)
     return bound;
@@ -380,7 +371,7 @@ MemoryLimitedBound commsched::memoryLimitedBatches(const Problem &problem, const
       most += std::max<Ns>(problem.nodes[id].cost - costs.lane[id], 0);
   if (most > floor)
     for (SmallMembers rule : rulesForSmallMembers(problem))
-      bound.makespan = BatchesAfterNode(problem, costs, times, shares, limit, limited, rule)
-                           .raise(std::max(floor, bound.makespan), loads);
+      bound.makespan =
+          BatchesAfterNode(problem, costs, times, shares, limit, limited, rule).raise(std::max(floor, bound.makespan));
   return bound;
 }

@@ -31,12 +31,11 @@ MemoryLimitedBound memoryLimitedBound(const Problem &problem, const BoundCosts &
                                       llvm::ArrayRef<Bytes> mandatory, Bytes limit, bool bucketing);
 
 /// The bound of Lemma 17 at the node and the lane of `limited`, which is memoryLimitedBound()'s with bucketing; at
-/// least its makespan, and at least `floor`, a bound that is known, ns, if it may be above it. With each of the `loads`
-/// Lemma 21 is tried. O(N
+/// least its makespan, and at least `floor`, a bound that is known, ns, if it may be above it. O(N
 /// + touches + S log S) for each line that is tried.
 MemoryLimitedBound memoryLimitedBatches(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
                                         const BucketShares &shares, Bytes limit, const MemoryLimitedBound &limited,
-                                        Ns floor, llvm::ArrayRef<ComputeLoad> loads);
+                                        Ns floor);
 
 } // namespace commsched
 

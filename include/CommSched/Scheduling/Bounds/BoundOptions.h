@@ -26,6 +26,8 @@ struct BoundOptions {
   NodeId window = 3072;
   /// The peak limit that LowerBound::withLimit assumes, bytes.
   Bytes limit = kUnlimited;
+  /// Names of arguments that are left out (BoundArguments.h), to measure what each is worth.
+  std::vector<std::string> without;
 };
 
 } // namespace commsched

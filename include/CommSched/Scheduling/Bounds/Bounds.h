@@ -41,8 +41,11 @@ struct LowerBound {
   /// lane that has to wait for memory.
   Ns withLimit = 0;
   LaneId limitLane = kNone;
+  /// Whether certificates carry the arguments of `makespan` and, if `limitLane` is a lane, of `withLimit`.
+  bool isCertified = true, isLimitCertified = true;
 
-  /// "compute lane", "lane of group @dp", "critical path", "resource compute_units".
+  /// "compute lane", "lane of group @dp", "critical path", "resource compute_units"; ", uncertified" behind it if
+  /// the independent checker does not know the argument.
   std::string describe(const Problem &problem) const;
   /// The same for `withLimit`: also "peak limit and lane of group @dp".
   std::string describeWithLimit(const Problem &problem) const;

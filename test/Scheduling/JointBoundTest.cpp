@@ -1,4 +1,4 @@
-//===- CopyPriceTest.cpp - Tests of bounds with copies and latencies ------------------------===//
+//===- JointBoundTest.cpp - Tests of the bound for all bucketings and orders -----------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,17 +6,16 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Problems in which the compute lane and the lane of collectives have about the same to do, so that it matters whether
-// a bucket is packed. The optimum is that of all bucketings and all orders.
+// The bound beside the optimum of all bucketings and all orders, for problems with packed and coalesced buckets.
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "Bounds/BoundArguments.h"
 #include "CollectiveBuilder.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 
@@ -64,10 +63,10 @@ Problem drawProblem(uint64_t seed) {
   return builder.take();
 }
 
-// Tests against all bucketings and orders of small problems that copies never count too much, without a limit and with
-// one.
-TEST(CopyPrice, NoBucketingIsBelow) {
-  int32_t raised = 0, raisedWithin = 0, met = 0;
+// Tests against all bucketings and orders of small problems that the bound never says too much, without a limit and
+// with one.
+TEST(JointBound, NoBucketingIsBelow) {
+  int32_t met = 0;
   for (uint64_t seed = 0; seed < portion(3000u); ++seed) {
     Problem problem = drawProblem(seed);
     BoundOptions limited;
@@ -77,72 +76,36 @@ TEST(CopyPrice, NoBucketingIsBelow) {
       Ns below = limit == kUnlimited ? bound.makespan : bound.withLimit;
       ASSERT_EQ(optimum(problem, limit, below, 80), below) << "seed " << seed;
     }
-    // Without casts, copies are part of no other argument.
-    Problem isFree = problem;
-    isFree.copyCost = [](Bytes, Bytes) { return Ns(0); };
-    LowerBound less = jointLowerBound(isFree, limited);
-    ASSERT_GE(bound.makespan, less.makespan) << "seed " << seed;
-    raised += bound.makespan > less.makespan;
-    raisedWithin += bound.withLimit > less.withLimit;
     met += seed < 300 && optimum(problem, kUnlimited, bound.makespan + 1, 80) == bound.makespan;
   }
-  EXPECT_GE(raised, leastOf(150));
-  EXPECT_GE(raisedWithin, leastOf(50));
   EXPECT_GE(met, leastOf(20));
 }
 
-// A copy takes half a nanosecond for each byte, and a key has gathers of 40 ns and 1 ns for each byte; of a coalesced
-// bucket each member takes `perMember` ns more.
-static void addGathers(Problem &problem, Ns perMember) {
-  problem.copyCost = [](Bytes, Bytes written) { return written / 2; };
-  MergeKey key;
-  key.lane = 1;
-  key.ranks = 4;
-  key.cost = [](Bytes bytes) { return Ns(40 + bytes); };
-  key.groupCost = [perMember](Bytes bytes, int32_t members) { return Ns(40 + bytes + perMember * members); };
-  problem.mergeKeys.push_back(key);
-}
-
-// Four gathers of 100 bytes beside a compute of 480 ns. In one packed bucket they take 440 ns, but then copies take 248
-// ns; alone they take 560 ns; the best answer is a coalesced bucket of 520 ns.
-TEST(CopyPrice, PackingIsNotFree) {
-  CollectiveBuilder builder;
-  addGathers(builder.problem, /*perMember=*/20);
-  builder.compute(480, {}, {});
-  for (int32_t index = 0; index < 4; ++index)
-    builder.collective(0, 100, kNone, 25, 100, true, {});
-  Problem taken = builder.take();
-  EXPECT_EQ(optimum(taken, kUnlimited, 1000, 1000), 520);
-  Ns bound = jointLowerBound(taken).makespan;
-  EXPECT_GE(bound, 503);
-  EXPECT_LE(bound, 520);
-  taken.copyCost = [](Bytes, Bytes) { return Ns(0); };
-  EXPECT_EQ(jointLowerBound(taken).makespan, 480);
-}
-
-// Twelve gathers of 100 bytes beside a compute of 1,100 ns. With six of them packed the lane takes 640 + 6 * 140 =
-// 1,480 ns and the compute lane 1,100 + 6 * 62 = 1,472 ns. Coalesced buckets are dear.
-TEST(CopyPrice, SomeArePacked) {
-  CollectiveBuilder builder;
-  addGathers(builder.problem, /*perMember=*/200);
-  for (int32_t index = 0; index < 10; ++index)
-    builder.compute(110, {}, {});
-  for (int32_t index = 0; index < 12; ++index)
-    builder.collective(0, 100, kNone, 25, 100, true, {});
-  Problem taken = builder.take();
-  ScheduleOptions options;
-  options.memory.ppm = 4000000;
-  Schedule best = schedule(taken, options);
-  EXPECT_LE(best.makespan, 1490);
-  Ns bound = jointLowerBound(taken).makespan;
-  EXPECT_LE(bound, best.makespan);
-  EXPECT_GE(bound, 1425);
+// Tests that the bound of the arguments that are said to be certified is the one that a witness proves, and that the
+// bound says of itself whether it is.
+TEST(JointBound, SaysWhatCertificatesCarry) {
+  int32_t uncertified = 0;
+  for (uint64_t seed = 0; seed < portion(1000u); ++seed) {
+    Problem problem = drawProblem(seed);
+    BoundOptions all, certified;
+    all.limit = certified.limit = seed % 2 == 0 ? kUnlimited : peakOf(problem, identityOrder(problem));
+    for (const BoundArgumentEntry &argument : boundArguments())
+      if (!argument.isCertified)
+        certified.without.push_back(argument.name.str());
+    const LowerBound bound = jointLowerBound(problem, all), less = jointLowerBound(problem, certified);
+    ASSERT_EQ(less.withLimit, proveBound(problem, all, /*bucketing=*/true).makespan) << "seed " << seed;
+    ASSERT_TRUE(less.isCertified && less.isLimitCertified);
+    const bool isCertified = bound.limitLane == kNone ? bound.isCertified : bound.isLimitCertified;
+    ASSERT_EQ(isCertified, bound.withLimit == less.withLimit) << "seed " << seed;
+    uncertified += !isCertified;
+  }
+  EXPECT_GE(uncertified, leastOf(100));
 }
 
 // A collective of 100 ns behind a compute of 1,000 ns, and four of 5 ns behind computes of 10 ns. The four computes
 // hide behind the long collective, and then their collectives follow it, in a bucket of 8 ns: 4 ns more than the shares
 // say.
-TEST(CopyPrice, WhatIsPutOffHasALatency) {
+TEST(JointBound, WhatIsPutOffHasALatency) {
   CollectiveBuilder builder;
   Problem &problem = builder.problem;
   MergeKey key;
