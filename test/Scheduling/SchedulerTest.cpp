@@ -354,8 +354,9 @@ TEST(Scheduler, TakesTheMemoryBudget) {
   EXPECT_EQ(schedule(problem, options).limit, wide.inputPeak + 5);
 }
 
-// Two computes whose workspace leaves no room for the gather's result, which is needed right behind them.
-TEST(Scheduler, SaysThatMemoryIsFull) {
+/// Two computes whose workspace leaves no room for the gather's result, which is needed right behind them, and `more`
+/// computes that take nothing.
+static Problem fullProblem(int32_t more) {
   Problem problem;
   problem.laneNames = {"compute", "@dp"};
   problem.buffers.push_back({300, 2, true});
@@ -376,10 +377,17 @@ TEST(Scheduler, SaysThatMemoryIsFull) {
   add(NodeKind::Start, 90, 0, kNone, {}, {0});
   add(NodeKind::Wait, 0, 0, 2, {2}, {0});
   add(NodeKind::Compute, 10, 0, kNone, {1, 3}, {0});
+  for (int32_t index = 0; index < more; ++index)
+    add(NodeKind::Compute, 0, 0, kNone, {}, {});
   problem.finalize();
-  ASSERT_EQ(problem.validate(), "");
+  EXPECT_EQ(problem.validate(), "");
+  return problem;
+}
+
+TEST(Scheduler, SaysThatMemoryIsFull) {
+  Problem problem = fullProblem(/*more=*/0);
   Schedule result = schedule(problem);
-  std::vector<StartOutcome> starts = explain(problem, result, result.limit, {});
+  std::vector<StartOutcome> starts = explain(problem, result, result.limit);
   ASSERT_EQ(starts.size(), 1u);
   EXPECT_EQ(starts[0].exposedAfter, 90);
   EXPECT_EQ(starts[0].reason.factor, LimitingFactor::PeakMemory);
@@ -389,9 +397,18 @@ TEST(Scheduler, SaysThatMemoryIsFull) {
   ScheduleOptions wide;
   wide.memory.limit = 800;
   result = schedule(problem, wide);
-  starts = explain(problem, result, result.limit, {});
+  starts = explain(problem, result, result.limit);
   EXPECT_EQ(starts[0].exposedAfter, 100);
   EXPECT_EQ(starts[0].reason.factor, LimitingFactor::StartsAtOnce);
+}
+
+// Of a block that is too large to be played again, what is live at the places in question says it.
+TEST(Scheduler, SaysThatMemoryIsFullOfALargeBlock) {
+  Problem problem = fullProblem(/*more=*/200'000);
+  std::vector<StartOutcome> starts = explain(problem, keepOrder(problem), /*limit=*/500);
+  ASSERT_EQ(starts.size(), 1u);
+  EXPECT_EQ(starts[0].reason.factor, LimitingFactor::PeakMemory);
+  EXPECT_EQ(starts[0].reason.reached, 800);
 }
 
 } // namespace
