@@ -149,12 +149,17 @@ void StreamAnalysis::visit(NodeId id, llvm::ArrayRef<NodeId> preds) {
   StreamUse use = uses[id];
   llvm::SmallVector<Position, 8> needed(streamNumbers.size(), kUnknown);
   for (NodeId pred : preds) {
-    // The token of a collective orders what depends on it.
     if (uses[pred] == StreamUse::Work || uses[pred] == StreamUse::Wait)
       needed[streams[pred]] = std::max(needed[streams[pred]], positionOf(pred));
     else if (uses[pred] == StreamUse::None)
       join(needed, after(pred));
+    // The token of a collective orders what depends on it. What only may share storage with a collective in flight has
+    // its hazards with earlier nodes behind that of the start, and needs them itself.
+    else if (uses[pred] == StreamUse::Start)
+      join(needed, neededByStart[pred]);
   }
+  if (use == StreamUse::Start)
+    neededByStart[id] = needed;
   if (use == StreamUse::None) {
     llvm::copy(needed, after(id).begin());
     return;

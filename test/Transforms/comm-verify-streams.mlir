@@ -148,3 +148,28 @@ func.func @region(%x: tensor<4xf32>, %c: i1) -> tensor<4xf32> {
   }
   return %y : tensor<4xf32>
 }
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that what stands behind a start in the accesses to one storage needs what the start needs. The buffer that the
+// broadcast writes is kept in memory, so it may be any buffer for all that is known, and so may the argument: the store
+// depends on the broadcast's start alone, and the broadcast comes after the wait that ends the reads of the argument.
+func.func @behind_a_start(%a: memref<4xi8>, %v: i8, %i: index) -> memref<1xmemref<4xi8>> {
+  %entry = comm.record on 0 : !comm.event
+  comm.await_event %entry on 1 : !comm.event
+  %m = memref.alloc() : memref<4xi8>
+  %kept = memref.alloc() : memref<1xmemref<4xi8>>
+  %f = comm.all_reduce sum %a into %m on @dp {comm.stream = 1 : i64} : (memref<4xi8>) -> !comm.future<memref<4xi8>>
+  // expected-note @+1 {{the 'comm.wait' on stream 1 is here}}
+  %r = comm.wait %f keeping (%a, %m : memref<4xi8>, memref<4xi8>) {comm.stream = 1 : i64} : !comm.future<memref<4xi8>>
+  %g = comm.broadcast %m into %m on @dp root 0 {comm.stream = 1 : i64} : (memref<4xi8>) -> !comm.future<memref<4xi8>>
+  // expected-error @+1 {{runs on stream 0 and depends on an operation of stream 1}}
+  memref.store %v, %a[%i] : memref<4xi8>
+  %s = comm.wait %g keeping (%m : memref<4xi8>) : !comm.future<memref<4xi8>>
+  memref.store %s, %kept[%i] : memref<1xmemref<4xi8>>
+  %other = memref.load %kept[%i] : memref<1xmemref<4xi8>>
+  memref.store %v, %other[%i] : memref<4xi8>
+  return %kept : memref<1xmemref<4xi8>>
+}

@@ -28,9 +28,9 @@ SILENT = {
     "_get_object_coll_device",
     "_resolve_process_group",
 }
-# What runs outside of compilations: functions that users call, models, and what generated code calls.
-OUTSIDE = ("calibration/", "models/", "recording/report.py", "ranks/comparison.py", "ranks/trial.py")
-OUTSIDE_FUNCTIONS = {("inductor/ways_in.py", "verify_ranks")}
+# What runs outside of compilations: functions that users call, and what generated code calls.
+OUTSIDE = ("calibration/", "recording/report.py", "ranks/comparison.py", "ranks/trial.py")
+OUTSIDE_FUNCTIONS = {("inductor/ways_in.py", "verify_ranks"), ("trace.py", "fake_world")}
 
 
 def name_of(node):

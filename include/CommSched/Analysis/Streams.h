@@ -114,6 +114,8 @@ private:
   std::vector<int32_t> streams;
   /// By stream, and by node: one position per stream.
   std::vector<Position> clocks, snapshots;
+  /// By start: what it needs of each stream.
+  llvm::DenseMap<NodeId, llvm::SmallVector<Position, 8>> neededByStart;
   /// By stream: the position of the last node that does work there, starts excluded, so far; and of the last node at
   /// all.
   llvm::SmallVector<Position, 4> lastWork, lastUse;
