@@ -245,8 +245,8 @@ PROGRAM = """
 @pytest.mark.parametrize("mode", ["alike", "differ", "strict"])
 def test_two_processes_of_jax_agree(mode):
     with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        address = f"localhost:{probe.getsockname()[1]}"
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
     environment = dict(os.environ, XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu")
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
     running = [
