@@ -15,7 +15,7 @@
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomDemands.h"
 #include "RandomProblem.h"
-#include "Solver/Decoder.h"
+#include "Solver/Decode/Decoder.h"
 #include "benchmark/benchmark.h"
 #include <limits>
 

@@ -16,7 +16,7 @@
 #include "CommSched/Analysis/CertainWait.h"
 #include "CommSched/Analysis/Streams.h"
 #include "CommSched/Dialect/Comm/Effects.h"
-#include "CommSched/Scheduling/Model/KeepTogether.h"
+#include "CommSched/Scheduling/Problem/KeepTogether.h"
 #include "Communication.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"

@@ -13,8 +13,8 @@
 
 #include "CommSched/Report/Certificate.h"
 #include "CommSched/Scheduling/Bounds/RegretProof.h"
-#include "CommSched/Scheduling/Model/AnswerEvents.h"
-#include "CommSched/Scheduling/Model/BucketShape.h"
+#include "CommSched/Scheduling/Buckets/BucketShape.h"
+#include "CommSched/Scheduling/Check/AnswerEvents.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 #include <array>

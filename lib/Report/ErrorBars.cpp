@@ -11,8 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Report/ErrorBars.h"
-#include "CommSched/Scheduling/Model/Envelope.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Envelope.h"
 
 using namespace mlir;
 using namespace commsched;

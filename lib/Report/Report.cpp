@@ -16,7 +16,7 @@
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Bounds/SampledBound.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Settle.h"
 #include "ContentionReport.h"
 #include "TimelineSnapshot.h"

@@ -13,7 +13,7 @@
 #define COMMSCHED_LIB_REPORT_TIMELINESNAPSHOT_H
 
 #include "CommSched/Report/Report.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 
 namespace commsched {
 

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/ContentionModel.h"
-#include "Model/ContentionClock.h"
+#include "Time/ContentionClock.h"
 #include "gtest/gtest.h"
 #include <cmath>
 

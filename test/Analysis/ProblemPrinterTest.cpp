@@ -11,10 +11,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Model/ProblemPrinter.h"
+#include "Problem/ProblemPrinter.h"
 #include "CommSched/Analysis/ProblemLoader.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"

@@ -16,7 +16,7 @@
 #include "CommSched/Calibration/RuntimeBench.h"
 #include "CommSched/Machine/ContentionModel.h"
 #include "CommSched/Machine/CostModel.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/RankThreads.h"
 #include "gtest/gtest.h"
 #include <cmath>

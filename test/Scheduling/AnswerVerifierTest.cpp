@@ -10,10 +10,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Model/AnswerVerifier.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "Check/AnswerVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

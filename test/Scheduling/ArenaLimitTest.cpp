@@ -11,10 +11,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Arena/ArenaLimit.h"
+#include "CommSched/Scheduling/Lenses/ArenaLimit.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "Model/ProblemPrinter.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "Problem/ProblemPrinter.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 

@@ -11,10 +11,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
+#include "Check/OrderVerifier.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
-#include "Model/OrderVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomDemands.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"

@@ -11,13 +11,13 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Solver/BucketedOrder.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "Solver/Moves/BucketedOrder.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
-#include "Solver/BucketMoves.h"
-#include "Solver/LocalMoves.h"
+#include "Solver/Moves/BucketMoves.h"
+#include "Solver/Moves/LocalMoves.h"
 #include "gtest/gtest.h"
 
 using namespace commsched;

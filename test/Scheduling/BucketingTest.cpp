@@ -10,7 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include "gtest/gtest.h"
 
 using namespace commsched;

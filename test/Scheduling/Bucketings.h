@@ -12,7 +12,7 @@
 #ifndef COMMSCHED_TEST_SCHEDULING_BUCKETINGS_H
 #define COMMSCHED_TEST_SCHEDULING_BUCKETINGS_H
 
-#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include <vector>
 
 namespace commsched::test {

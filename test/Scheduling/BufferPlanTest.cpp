@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>

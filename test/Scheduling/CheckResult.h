@@ -10,10 +10,10 @@
 #define COMMSCHED_TEST_SCHEDULING_CHECKRESULT_H
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "gtest/gtest.h"
 
 namespace commsched::test {

@@ -10,17 +10,17 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "Check/OrderVerifier.h"
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Envelope.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
-#include "Model/ContentionClock.h"
-#include "Model/OrderVerifier.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Envelope.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomDemands.h"
-#include "Solver/ContendedMoves.h"
-#include "Solver/Decoder.h"
+#include "Solver/Decode/Decoder.h"
+#include "Solver/Moves/ContendedMoves.h"
+#include "Time/ContentionClock.h"
 #include "gtest/gtest.h"
 #include <cstdlib>
 #include <functional>

@@ -11,11 +11,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Solver/Decoder.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
-#include "Model/OrderVerifier.h"
-#include "Model/ProblemPrinter.h"
+#include "Solver/Decode/Decoder.h"
+#include "Check/OrderVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
+#include "Problem/ProblemPrinter.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <limits>

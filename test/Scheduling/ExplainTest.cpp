@@ -10,9 +10,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/Explain.h"
+#include "CommSched/Scheduling/Answer/Explain.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"

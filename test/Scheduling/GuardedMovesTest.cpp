@@ -10,11 +10,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Solver/GuardedMoves.h"
-#include "CommSched/Scheduling/Model/CostScale.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Solver/Robust.h"
+#include "Solver/Moves/GuardedMoves.h"
+#include "CommSched/Scheduling/Answer/CostScale.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Lenses/Robust.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 

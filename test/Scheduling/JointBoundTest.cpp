@@ -14,8 +14,8 @@
 #include "CollectiveBuilder.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 

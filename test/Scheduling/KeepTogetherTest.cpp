@@ -6,12 +6,12 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/KeepTogether.h"
+#include "CommSched/Scheduling/Problem/KeepTogether.h"
+#include "Check/OrderVerifier.h"
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
-#include "Model/OrderVerifier.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

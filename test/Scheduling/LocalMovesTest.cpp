@@ -11,10 +11,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Solver/LocalMoves.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
-#include "Model/OrderVerifier.h"
+#include "Solver/Moves/LocalMoves.h"
+#include "Check/OrderVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
 #include "Solver/ExactSearch.h"
 #include "gtest/gtest.h"

@@ -12,7 +12,7 @@
 
 #include "CheckResult.h"
 #include "RandomProblem.h"
-#include "Solver/DryLanes.h"
+#include "Solver/Decode/DryLanes.h"
 
 using namespace commsched;
 using namespace commsched::test;

@@ -11,10 +11,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/MemoryTree.h"
-#include "CommSched/Scheduling/Model/MoveEvaluator.h"
-#include "Model/OrderVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "Check/OrderVerifier.h"
+#include "CommSched/Scheduling/Memory/MemoryTree.h"
+#include "CommSched/Scheduling/Memory/MoveEvaluator.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>

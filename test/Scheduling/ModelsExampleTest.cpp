@@ -6,11 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "Check/OrderVerifier.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/MoveEvaluator.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
-#include "Model/OrderVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Memory/MoveEvaluator.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "gtest/gtest.h"
 
 using namespace commsched;

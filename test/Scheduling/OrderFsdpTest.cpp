@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OrderFsdp.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
-#include "Model/OrderVerifier.h"
+#include "Check/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "SeedRuleOracle.h"
 #include "gtest/gtest.h"

@@ -13,10 +13,10 @@
 
 #include "CommSched/Scheduling/Solver/Pareto.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
-#include "Solver/MemoryAdmission.h"
+#include "Solver/Decode/MemoryAdmission.h"
 #include "gtest/gtest.h"
 #include <thread>
 

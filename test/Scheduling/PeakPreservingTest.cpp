@@ -7,9 +7,9 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/PeakPreserving.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
 #include "SeedRuleOracle.h"
 #include "llvm/ADT/STLExtras.h"

@@ -10,9 +10,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Solver/PeakReducer.h"
+#include "Solver/Moves/PeakReducer.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 

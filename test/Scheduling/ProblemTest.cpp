@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "gtest/gtest.h"
 
 using namespace commsched;

@@ -13,10 +13,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
-#include "Solver/Decoder.h"
+#include "Solver/Decode/Decoder.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
 #include <limits>

@@ -13,7 +13,7 @@
 #ifndef COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
 #define COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/SplitMix64.h"
 

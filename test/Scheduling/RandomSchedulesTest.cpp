@@ -14,7 +14,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CheckResult.h"
-#include "Model/ProblemPrinter.h"
+#include "Problem/ProblemPrinter.h"
 #include "RandomDemands.h"
 #include "RandomProblem.h"
 #include <algorithm>

@@ -6,11 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Solver/Robust.h"
+#include "CommSched/Scheduling/Lenses/Robust.h"
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Bounds/RegretProof.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/Settle.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomDemands.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"

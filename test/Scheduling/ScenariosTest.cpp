@@ -11,10 +11,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/Scenarios.h"
+#include "CommSched/Scheduling/Answer/Scenarios.h"
 #include "CommSched/Scheduling/Bounds/SampledBound.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"

@@ -10,8 +10,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Solver/ScheduleFacts.h"
-#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "Solver/Decode/ScheduleFacts.h"
+#include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

@@ -6,11 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "Check/OrderVerifier.h"
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
-#include "Model/OrderVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

@@ -13,9 +13,9 @@
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CheckResult.h"
-#include "CommSched/Scheduling/Model/Explain.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Answer/Explain.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomDemands.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"

@@ -11,7 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Solver/Search.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "Solver/Portfolio.h"

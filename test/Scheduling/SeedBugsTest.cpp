@@ -12,8 +12,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/PeakPreserving.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
 

@@ -7,8 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "SeedRuleOracle.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include <map>
 #include <set>

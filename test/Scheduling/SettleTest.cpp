@@ -7,10 +7,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Settle.h"
+#include "Check/OrderVerifier.h"
 #include "CheckResult.h"
 #include "CollectiveBuilder.h"
-#include "CommSched/Scheduling/Model/CostScale.h"
-#include "Model/OrderVerifier.h"
+#include "CommSched/Scheduling/Answer/CostScale.h"
 #include "RandomProblem.h"
 
 using namespace commsched;

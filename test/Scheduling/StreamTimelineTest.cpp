@@ -10,7 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomDemands.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

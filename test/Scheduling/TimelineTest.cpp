@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/Timeline.h"
-#include "CommSched/Scheduling/Model/Envelope.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
+#include "CommSched/Scheduling/Time/Envelope.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>

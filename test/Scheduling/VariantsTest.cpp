@@ -11,11 +11,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/Variants.h"
+#include "CommSched/Scheduling/Answer/Variants.h"
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "RandomDemands.h"
-#include "Solver/ContendedOrder.h"
+#include "Solver/Moves/ContendedOrder.h"
 #include "gtest/gtest.h"
 #include <functional>
 

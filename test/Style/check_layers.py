@@ -12,21 +12,30 @@ import re
 import sys
 from pathlib import Path
 
-MODEL = ["Scheduling/Model", "Support"]
+PROBLEM = ["Scheduling/Problem", "Support"]
+MODEL = ["Scheduling/Time", "Scheduling/Memory", "Scheduling/Buckets", "Scheduling/Answer", "Scheduling/Check", *PROBLEM]
 HLO = ["Frontends/Hlo/Write", "Frontends/Hlo/Graph", "Frontends/Hlo/Reader"]
 MAY = {
     "Support": [],
     "Machine": ["Support"],
-    "Scheduling/Model": ["Support"],
+    "Scheduling/Problem": ["Support"],
+    "Scheduling/Time": PROBLEM,
+    "Scheduling/Memory": PROBLEM,
+    "Scheduling/Buckets": PROBLEM,
+    "Scheduling/Answer": ["Scheduling/Time", "Scheduling/Memory", "Scheduling/Buckets", *PROBLEM],
+    "Scheduling/Check": ["Scheduling/Answer", "Scheduling/Time", "Scheduling/Memory", "Scheduling/Buckets", *PROBLEM],
     "Scheduling/Bounds": MODEL,
+    "Scheduling/Bounds/Arguments": ["Scheduling/Bounds", *MODEL],
+    "Scheduling/Solver/Decode": MODEL,
+    "Scheduling/Solver/Moves": ["Scheduling/Solver/Decode", *MODEL],
     "Scheduling/Solver": ["Scheduling/Bounds", *MODEL],
     "Scheduling/Inductor": MODEL,
     "Scheduling/BufferPlan": MODEL,
-    "Scheduling/Arena": ["Scheduling/BufferPlan", "Scheduling/Solver", *MODEL],
+    "Scheduling/Lenses": ["Scheduling/BufferPlan", "Scheduling/Solver", "Scheduling/Bounds", *MODEL],
     "Frontends/Hlo/Reader": ["Machine", "Support"],
     "Frontends/Hlo/Graph": ["Frontends/Hlo/Reader", "Machine", *MODEL],
     "Frontends/Hlo/Write": ["Frontends/Hlo/Graph", "Frontends/Hlo/Reader", "Support"],
-    "Frontends/Hlo/Schedule": [*HLO, "Scheduling/Solver", "Scheduling/Bounds", "Machine", *MODEL],
+    "Frontends/Hlo/Schedule": [*HLO, "Scheduling/Lenses", "Scheduling/Solver", "Scheduling/Bounds", "Machine", *MODEL],
     "Frontends/Hlo/Pjrt": ["Frontends/Hlo/Schedule", *HLO, "Machine", "Support"],
     "Dialect": ["Support"],
     "Analysis": ["Dialect", "Machine", *MODEL],

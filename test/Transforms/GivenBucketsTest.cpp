@@ -11,8 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/BlockNoise.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -9,7 +9,7 @@
 #define COMMSCHED_ANALYSIS_ACCESSTIMES_H
 
 #include "CommSched/Analysis/AccessOrder.h"
-#include "CommSched/Scheduling/Model/Schedule.h"
+#include "CommSched/Scheduling/Answer/Schedule.h"
 
 namespace commsched {
 

@@ -6,15 +6,15 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Where IR meets Scheduling/Model/Scenarios.h: the error bars of a block's operations, and keys that an operation keeps
-// when the block is reordered and its collectives are merged.
+// Where IR meets Scheduling/Answer/Scenarios.h: the error bars of a block's operations, and keys that an operation
+// keeps when the block is reordered and its collectives are merged.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_BLOCKNOISE_H
 #define COMMSCHED_ANALYSIS_BLOCKNOISE_H
 
 #include "CommSched/Analysis/ProblemLoader.h"
-#include "CommSched/Scheduling/Model/Scenarios.h"
+#include "CommSched/Scheduling/Answer/Scenarios.h"
 
 namespace commsched {
 

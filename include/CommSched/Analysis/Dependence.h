@@ -15,7 +15,7 @@
 #define COMMSCHED_ANALYSIS_DEPENDENCE_H
 
 #include "CommSched/Analysis/Storage.h"
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "CommSched/Support/CollectiveOrder.h"
 
 namespace commsched {

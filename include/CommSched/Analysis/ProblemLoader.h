@@ -15,7 +15,7 @@
 
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/Dependence.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/BucketCaps.h"
 
 namespace commsched {

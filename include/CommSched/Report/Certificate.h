@@ -16,8 +16,8 @@
 
 #include "CommSched/Analysis/AccessOrder.h"
 #include "CommSched/Analysis/SpmdCheck.h"
-#include "CommSched/Scheduling/Model/CostScale.h"
-#include "CommSched/Scheduling/Model/Schedule.h"
+#include "CommSched/Scheduling/Answer/CostScale.h"
+#include "CommSched/Scheduling/Answer/Schedule.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace commsched {

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Measured costs have error bars, so makespan and gain are intervals. The makespan of an order lies between bounds for
-// all costs within their bars (Scheduling/Model/Envelope.h). A gain compares two orders under the same costs: it is
+// all costs within their bars (Scheduling/Time/Envelope.h). A gain compares two orders under the same costs: it is
 // computed in a few scenarios, in each of which all measured collectives and all measured operations are at the same
 // end of their bars. MachineModel.md has the definitions.
 //

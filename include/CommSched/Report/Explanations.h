@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Scheduling/Model/Explain.h finds the reasons and LimitingFactor.h words them, both over integers. Here they meet a
+// Scheduling/Answer/Explain.h finds the reasons and LimitingFactor.h words them, both over integers. Here they meet a
 // block: its packs, its slow-downs, and the names of its operations. The report's table and JSON, the timeline and the
 // remarks of all passes take reasons from here.
 //
@@ -15,7 +15,7 @@
 #define COMMSCHED_REPORT_EXPLANATIONS_H
 
 #include "CommSched/Analysis/ProblemLoader.h"
-#include "CommSched/Scheduling/Model/Explain.h"
+#include "CommSched/Scheduling/Answer/Explain.h"
 
 namespace commsched {
 

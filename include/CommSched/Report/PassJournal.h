@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_REPORT_PASSJOURNAL_H
 #define COMMSCHED_REPORT_PASSJOURNAL_H
 
-#include "CommSched/Scheduling/Model/CostScale.h"
+#include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
 #include "CommSched/Support/Objective.h"
 #include "CommSched/Support/Units.h"

@@ -19,7 +19,7 @@
 #include "CommSched/Machine/CostTimes.h"
 #include "CommSched/Report/ErrorBars.h"
 #include "CommSched/Report/PassJournal.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/MemoryBudget.h"
 #include "llvm/Support/JSON.h"

@@ -14,9 +14,9 @@
 
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Scheduling/Inductor/MultiStream.h"
-#include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/MemoryBudget.h"

@@ -11,7 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BoundArguments.h"
-#include "PeakBound.h"
+#include "Bounds/Arguments/PeakBound.h"
 #include "llvm/ADT/STLExtras.h"
 #include <array>
 

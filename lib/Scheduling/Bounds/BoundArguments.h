@@ -14,12 +14,12 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_BOUNDARGUMENTS_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_BOUNDARGUMENTS_H
 
-#include "BatchBound.h"
+#include "Bounds/Arguments/BatchBound.h"
+#include "Bounds/Arguments/DeferralBound.h"
+#include "Bounds/Arguments/HeadsAndTails.h"
+#include "Bounds/Arguments/MemoryLimitedBound.h"
+#include "Bounds/Arguments/OneMachine.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
-#include "DeferralBound.h"
-#include "HeadsAndTails.h"
-#include "MemoryLimitedBound.h"
-#include "OneMachine.h"
 
 namespace commsched {
 

@@ -13,8 +13,8 @@
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "BoundArguments.h"
-#include "CommSched/Scheduling/Model/Bucketing.h"
-#include "CommSched/Scheduling/Model/Variants.h"
+#include "CommSched/Scheduling/Answer/Variants.h"
+#include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include "PruneLevels.h"
 #include <algorithm>
 

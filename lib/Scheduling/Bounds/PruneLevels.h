@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_PRUNELEVELS_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_PRUNELEVELS_H
 
-#include "HeadsAndTails.h"
+#include "Bounds/Arguments/HeadsAndTails.h"
 
 namespace commsched {
 

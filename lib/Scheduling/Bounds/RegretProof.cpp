@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/RegretProof.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace commsched;

@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/SplitBound.h"
-#include "BucketShares.h"
+#include "Bounds/Arguments/BucketShares.h"
 #include "llvm/ADT/STLExtras.h"
 #include <tuple>
 

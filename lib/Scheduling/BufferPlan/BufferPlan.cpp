@@ -17,7 +17,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
-#include "CommSched/Scheduling/Model/MemoryTree.h"
+#include "CommSched/Scheduling/Memory/MemoryTree.h"
 #include "GreedyPlacement.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"

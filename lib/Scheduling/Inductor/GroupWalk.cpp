@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "GroupWalk.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 

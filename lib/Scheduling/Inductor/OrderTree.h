@@ -15,7 +15,7 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_INDUCTOR_ORDERTREE_H
 #define COMMSCHED_LIB_SCHEDULING_INDUCTOR_ORDERTREE_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 
 namespace commsched {
 

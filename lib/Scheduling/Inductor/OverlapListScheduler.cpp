@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
-#include "Model/RankSet.h"
+#include "Problem/RankSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 

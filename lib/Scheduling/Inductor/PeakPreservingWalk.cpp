@@ -11,8 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "PeakPreservingWalk.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cstdlib>

@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_EXACTSEARCH_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_EXACTSEARCH_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace commsched {

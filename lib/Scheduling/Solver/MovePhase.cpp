@@ -10,9 +10,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "ContendedMoves.h"
-#include "LocalMoves.h"
 #include "SearchPhases.h"
+#include "Solver/Moves/ContendedMoves.h"
+#include "Solver/Moves/LocalMoves.h"
 #include <algorithm>
 
 using namespace commsched;

@@ -12,8 +12,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Pareto.h"
-#include "MemoryAdmission.h"
-#include "ScheduleFacts.h"
+#include "Solver/Decode/MemoryAdmission.h"
+#include "Solver/Decode/ScheduleFacts.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 

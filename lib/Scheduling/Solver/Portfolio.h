@@ -14,8 +14,8 @@
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
 
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
-#include "Policy.h"
-#include "ScheduleFacts.h"
+#include "Solver/Decode/Policy.h"
+#include "Solver/Decode/ScheduleFacts.h"
 
 namespace commsched {
 

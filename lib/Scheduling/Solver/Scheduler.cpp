@@ -12,14 +12,13 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
-#include "BoundEffort.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Model/KeepTogether.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Problem/KeepTogether.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "ExactSearch.h"
-#include "PeakReducer.h"
 #include "Search.h"
+#include "Solver/Moves/PeakReducer.h"
 #include "VariantSearch.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>

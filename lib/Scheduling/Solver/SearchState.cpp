@@ -12,10 +12,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "SearchState.h"
-#include "CommSched/Scheduling/Model/KeepTogether.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Problem/KeepTogether.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "Portfolio.h"
 #include <algorithm>
 #include <cassert>

@@ -13,8 +13,8 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCHSTATE_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCHSTATE_H
 
-#include "CommSched/Scheduling/Solver/Scheduler.h"
-#include "Decoder.h"
+#include "CommSched/Scheduling/Solver/ScheduleOptions.h"
+#include "Solver/Decode/Decoder.h"
 
 #include <limits>
 #include <memory>

@@ -14,12 +14,12 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Settle.h"
-#include "CommSched/Scheduling/Model/CostScale.h"
-#include "CommSched/Scheduling/Model/KeepTogether.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/MoveEvaluator.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "IncrementalTimeline.h"
+#include "CommSched/Scheduling/Answer/CostScale.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Memory/MoveEvaluator.h"
+#include "CommSched/Scheduling/Problem/KeepTogether.h"
+#include "Time/IncrementalTimeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <optional>

@@ -12,11 +12,11 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "VariantSearch.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
-#include "ContendedOrder.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "Search.h"
+#include "Solver/Moves/ContendedOrder.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 

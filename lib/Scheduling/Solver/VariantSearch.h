@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_VARIANTSEARCH_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_VARIANTSEARCH_H
 
-#include "CommSched/Scheduling/Model/Variants.h"
+#include "CommSched/Scheduling/Answer/Variants.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 
 namespace commsched {

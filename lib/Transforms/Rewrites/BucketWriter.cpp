@@ -8,8 +8,8 @@
 
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Analysis/Costs/MeasuredKeys.h"
-#include "CommSched/Scheduling/Model/BucketShape.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Buckets/BucketShape.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 
 using namespace mlir;
 using namespace commsched;

@@ -15,7 +15,7 @@
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/Streams.h"
 #include "CommSched/Scheduling/Inductor/MultiStream.h"
-#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"

@@ -10,8 +10,8 @@
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Report/Explanations.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "llvm/ADT/SmallSet.h"
 

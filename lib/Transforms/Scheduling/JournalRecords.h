@@ -14,7 +14,7 @@
 
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Report/PassJournal.h"
-#include "CommSched/Scheduling/Model/Explain.h"
+#include "CommSched/Scheduling/Answer/Explain.h"
 
 namespace commsched {
 

@@ -14,7 +14,7 @@
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Report/Report.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"

@@ -10,8 +10,8 @@
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "CommSched/Scheduling/Bounds/SplitBound.h"
-#include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include <set>

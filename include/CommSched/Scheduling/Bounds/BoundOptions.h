@@ -12,7 +12,7 @@
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_BOUNDOPTIONS_H
 #define COMMSCHED_SCHEDULING_BOUNDS_BOUNDOPTIONS_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "CommSched/Support/MemoryBudget.h"
 
 namespace commsched {

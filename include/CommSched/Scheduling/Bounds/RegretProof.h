@@ -14,8 +14,8 @@
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_REGRETPROOF_H
 #define COMMSCHED_SCHEDULING_BOUNDS_REGRETPROOF_H
 
+#include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
-#include "CommSched/Scheduling/Model/CostScale.h"
 
 namespace commsched {
 

@@ -12,8 +12,8 @@
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_SAMPLEDBOUND_H
 #define COMMSCHED_SCHEDULING_BOUNDS_SAMPLEDBOUND_H
 
+#include "CommSched/Scheduling/Answer/Scenarios.h"
 #include "CommSched/Scheduling/Bounds/BoundOptions.h"
-#include "CommSched/Scheduling/Model/Scenarios.h"
 
 namespace commsched {
 

@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_SCHEDULING_BUFFERPLAN_BUFFERPLAN_H
 #define COMMSCHED_SCHEDULING_BUFFERPLAN_BUFFERPLAN_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 
 namespace commsched {
 

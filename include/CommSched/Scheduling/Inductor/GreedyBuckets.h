@@ -15,7 +15,7 @@
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_GREEDYBUCKETS_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_GREEDYBUCKETS_H
 
-#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include <map>
 
 namespace commsched {

@@ -15,7 +15,7 @@
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_MULTISTREAM_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_MULTISTREAM_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace commsched {

@@ -17,7 +17,7 @@
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_ORDERFSDP_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_ORDERFSDP_H
 
-#include "CommSched/Scheduling/Model/Schedule.h"
+#include "CommSched/Scheduling/Answer/Schedule.h"
 
 namespace commsched {
 

@@ -22,7 +22,7 @@
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_PEAKPRESERVING_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_PEAKPRESERVING_H
 
-#include "CommSched/Scheduling/Model/Schedule.h"
+#include "CommSched/Scheduling/Answer/Schedule.h"
 #include "CommSched/Support/MemoryBudget.h"
 #include "llvm/ADT/BitVector.h"
 #include <optional>

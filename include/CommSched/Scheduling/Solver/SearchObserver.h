@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_SCHEDULING_SOLVER_SEARCHOBSERVER_H
 #define COMMSCHED_SCHEDULING_SOLVER_SEARCHOBSERVER_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace commsched {

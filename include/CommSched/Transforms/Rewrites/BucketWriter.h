@@ -6,10 +6,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Applies a solver's decision on a Problem to the block from which the Problem was loaded. Scheduling/Model/Bucketing.h
-// has the rules by which a bucket becomes operations: the rewritten block loads as the expanded Problem, with equal
-// nanoseconds and bytes. The users are comm-schedule's search, comm-bucket's greedy rule, and embedders with buckets of
-// their own, which do
+// Applies a solver's decision on a Problem to the block from which the Problem was loaded.
+// Scheduling/Buckets/Bucketing.h has the rules by which a bucket becomes operations: the rewritten block loads as the
+// expanded Problem, with equal nanoseconds and bytes. The users are comm-schedule's search, comm-bucket's greedy rule,
+// and embedders with buckets of their own, which do
 //
 //   LoadedBlock loaded = loadBlock(block, costs, {order, /*bucketing=*/true});
 //   std::vector<Bucket> buckets = ...;                                      // starts by NodeId, see LoadedBlock::nodes
@@ -25,7 +25,7 @@
 #define COMMSCHED_TRANSFORMS_REWRITES_BUCKETWRITER_H
 
 #include "CommSched/Analysis/ProblemLoader.h"
-#include "CommSched/Scheduling/Model/Schedule.h"
+#include "CommSched/Scheduling/Answer/Schedule.h"
 
 namespace commsched {
 

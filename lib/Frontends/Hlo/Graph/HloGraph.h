@@ -15,7 +15,7 @@
 #define COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOGRAPH_H
 
 #include "CommSched/Frontends/Hlo/Reader/HloModule.h"
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace commsched::hlo {

@@ -13,8 +13,8 @@
 #ifndef COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOPROBLEM_H
 #define COMMSCHED_LIB_FRONTENDS_HLO_GRAPH_HLOPROBLEM_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
-#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
+#include "CommSched/Scheduling/Time/Timeline.h"
 #include "HloCosts.h"
 #include "HloGraph.h"
 #include <set>

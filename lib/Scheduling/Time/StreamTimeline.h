@@ -1,0 +1,28 @@
+//===- StreamTimeline.h - What an order costs on several streams ------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The part of Timeline.h for blocks whose operations are on several streams.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_TIME_STREAMTIMELINE_H
+#define COMMSCHED_LIB_SCHEDULING_TIME_STREAMTIMELINE_H
+
+#include "CommSched/Scheduling/Time/Timeline.h"
+
+namespace commsched {
+
+/// Plays `order` on the streams of its nodes. O(N x streams).
+Timeline simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order);
+
+/// The same with contention (Models.md), on the clock that a single stream is played with. O(N x (streams +
+/// activities in flight)).
+Timeline simulateContendedStreams(const Problem &problem, llvm::ArrayRef<NodeId> order);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_TIME_STREAMTIMELINE_H
