@@ -12,7 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "RandomDemands.h"
 #include "RandomProblem.h"
 #include "Solver/Decode/Decoder.h"

@@ -14,9 +14,9 @@
 #include "../Scheduling/RandomDemands.h"
 #include "../Scheduling/RandomProblem.h"
 #include "CommSched/Report/Certificate.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Lenses/Robust.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 

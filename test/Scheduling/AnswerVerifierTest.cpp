@@ -11,8 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Check/AnswerVerifier.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"

@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Lenses/ArenaLimit.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "Problem/ProblemPrinter.h"
@@ -109,8 +110,10 @@ TEST(ArenaLimit, HoldsOnRandomPrograms) {
       options.memory.ppm = 50000;
     else if (seed % 3 == 1)
       options.memory.limit = givenArena - givenArena / 16;
-    Schedule answer;
-    Bytes arena = scheduleWithinArena(problem, options, answer);
+    options.limitedMemory = LimitedMemory::Arena;
+    Schedule answer = schedule(problem, options);
+    ASSERT_TRUE(answer.arena.has_value());
+    Bytes arena = *answer.arena;
     std::string context = "seed " + std::to_string(seed) + "\n" + printAsMlir(problem).text;
 
     Recount found = recount(answer.carriedOut(problem), answer.order);

@@ -11,8 +11,8 @@
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "gtest/gtest.h"
 

@@ -12,8 +12,8 @@
 
 #include "CommSched/Scheduling/Answer/Explain.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

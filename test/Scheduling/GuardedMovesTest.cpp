@@ -13,7 +13,7 @@
 #include "Solver/Moves/GuardedMoves.h"
 #include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Lenses/Robust.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
@@ -42,7 +42,7 @@ Case randomCase(int seed) {
   options.objective = Objective::Makespan;
   options.effort = 20 * shape.nodes;
   options.bucketing = result.bucketing;
-  result.answer = scheduleRobustly(result.problem, options).schedule;
+  result.answer = schedule(result.problem, options);
   return result;
 }
 

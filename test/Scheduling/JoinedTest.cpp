@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CheckResult.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "RandomProblem.h"
 #include <algorithm>
 

@@ -11,7 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Solver/Pareto.h"
+#include "CommSched/Scheduling/Lenses/Pareto.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Time/Timeline.h"

@@ -9,6 +9,7 @@
 #include "CommSched/Scheduling/Lenses/Robust.h"
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Bounds/RegretProof.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Solver/Settle.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomDemands.h"
@@ -90,7 +91,7 @@ Case randomCase(int seed) {
 Schedule settledAnswer(const Case &test) {
   ScheduleOptions options = test.options;
   options.objective = Objective::Makespan;
-  return scheduleRobustly(test.problem, options).schedule;
+  return schedule(test.problem, options);
 }
 
 // What is promised of every answer holds: it is legal and within the limit, it takes at most 1 % longer than the given
@@ -101,12 +102,12 @@ TEST(Robust, KeepsItsPromises) {
   const int count = portion(300);
   for (int seed = 1; seed <= count; ++seed) {
     Case test = randomCase(seed);
-    RobustAnswer answer = scheduleRobustly(test.problem, test.options);
+    Schedule answer = schedule(test.problem, test.options);
     Schedule plain = settledAnswer(test);
-    ASSERT_NO_FATAL_FAILURE(checkResult(test.problem, test.options, answer.schedule)) << "seed " << seed;
-    ASSERT_TRUE(answer.schedule.isWithinLimit()) << "seed " << seed;
-    ASSERT_EQ(answer.schedule.limit, plain.limit) << "seed " << seed;
-    std::vector<Ns> times = play(test.problem, answer.schedule, test.options);
+    ASSERT_NO_FATAL_FAILURE(checkResult(test.problem, test.options, answer)) << "seed " << seed;
+    ASSERT_TRUE(answer.isWithinLimit()) << "seed " << seed;
+    ASSERT_EQ(answer.limit, plain.limit) << "seed " << seed;
+    std::vector<Ns> times = play(test.problem, answer, test.options);
     std::vector<Ns> before = play(test.problem, plain, test.options), given = playGiven(test.problem, test.options);
     ASSERT_FALSE(loses(times, given)) << "seed " << seed;
     std::vector<Ns> bounds = boundsOf(test.problem, test.options.bucketing, plain.limit);
@@ -130,7 +131,7 @@ TEST(Robust, KeepsItsPromises) {
       ASSERT_TRUE(at->bound == 0 || at->bound == bounds[index]) << "seed " << seed;
     }
     for (const ScaledTimes &at : answer.scales)
-      ASSERT_EQ(at.makespan, playAt(test.problem, answer.schedule, test.options, at.scale)) << "seed " << seed;
+      ASSERT_EQ(at.makespan, playAt(test.problem, answer, test.options, at.scale)) << "seed " << seed;
   }
   EXPECT_GE(changed, leastOf(50));
   EXPECT_GE(lost, leastOf(3));
@@ -143,15 +144,15 @@ TEST(Robust, RegretIsLeastForItsObjective) {
   const int count = portion(100);
   for (int seed = 1; seed <= count; ++seed) {
     Case test = randomCase(seed);
-    RobustAnswer robust = scheduleRobustly(test.problem, test.options);
+    Schedule robust = schedule(test.problem, test.options);
     test.options.objective = Objective::Regret;
-    RobustAnswer answer = scheduleRobustly(test.problem, test.options);
-    ASSERT_NO_FATAL_FAILURE(checkResult(test.problem, test.options, answer.schedule)) << "seed " << seed;
+    Schedule answer = schedule(test.problem, test.options);
+    ASSERT_NO_FATAL_FAILURE(checkResult(test.problem, test.options, answer)) << "seed " << seed;
     std::vector<Ns> given = playGiven(test.problem, test.options);
-    ASSERT_FALSE(loses(play(test.problem, answer.schedule, test.options), given)) << "seed " << seed;
-    std::vector<Ns> bounds = boundsOf(test.problem, test.options.bucketing, answer.schedule.limit);
-    const Wide regret = regretOf(play(test.problem, answer.schedule, test.options), bounds);
-    const Wide other = regretOf(play(test.problem, robust.schedule, test.options), bounds);
+    ASSERT_FALSE(loses(play(test.problem, answer, test.options), given)) << "seed " << seed;
+    std::vector<Ns> bounds = boundsOf(test.problem, test.options.bucketing, answer.limit);
+    const Wide regret = regretOf(play(test.problem, answer, test.options), bounds);
+    const Wide other = regretOf(play(test.problem, robust, test.options), bounds);
     ASSERT_LE(regret, other) << "seed " << seed;
     less += regret < other;
   }
@@ -163,7 +164,7 @@ TEST(Robust, IsEqualForAnyNumberOfThreads) {
   const int count = portion(30);
   for (int seed = 1; seed <= count; ++seed) {
     Case test = randomCase(seed);
-    RobustAnswer alone = scheduleRobustly(test.problem, test.options);
+    Schedule alone = schedule(test.problem, test.options);
     test.options.executor.threads = 3;
     test.options.executor.forEach = [](size_t tasks, llvm::function_ref<void(size_t)> task) {
       std::vector<std::thread> threads;
@@ -172,9 +173,9 @@ TEST(Robust, IsEqualForAnyNumberOfThreads) {
       for (std::thread &thread : threads)
         thread.join();
     };
-    RobustAnswer together = scheduleRobustly(test.problem, test.options);
-    ASSERT_EQ(alone.schedule.order, together.schedule.order) << "seed " << seed;
-    ASSERT_EQ(alone.schedule.steps, together.schedule.steps) << "seed " << seed;
+    Schedule together = schedule(test.problem, test.options);
+    ASSERT_EQ(alone.order, together.order) << "seed " << seed;
+    ASSERT_EQ(alone.steps, together.steps) << "seed " << seed;
     ASSERT_EQ(alone.regretPpm, together.regretPpm) << "seed " << seed;
   }
 }
@@ -192,15 +193,15 @@ TEST(Robust, RegretHoldsBetweenScales) {
     shape.nodes = 10 + seed % 60;
     shape.maxCost = 20 * kUnit;
     test.problem = randomProblem(seed, shape);
-    RobustAnswer answer = scheduleRobustly(test.problem, test.options);
+    Schedule answer = schedule(test.problem, test.options);
     ASSERT_TRUE(answer.regretPpm.has_value()) << "seed " << seed;
     ++said;
     for (CostScale scale = kPlayedScales[0]; scale <= 2000; scale += 50) {
       Problem scaled = scaleCollectives(test.problem, scale);
       BoundOptions bound;
-      bound.limit = answer.schedule.limit;
+      bound.limit = answer.limit;
       const Ns least = (test.options.bucketing ? jointLowerBound(scaled, bound) : lowerBound(scaled, bound)).withLimit;
-      const Ns makespan = playAtScales(answer.schedule.carriedOut(test.problem), answer.schedule.order, scale).front();
+      const Ns makespan = playAtScales(answer.carriedOut(test.problem), answer.order, scale).front();
       // The bounds here may be better than those that were computed at the ends, never worse than what they imply.
       ASSERT_LE(Wide(makespan - least) * 1000000, (Wide(*answer.regretPpm) + 2) * least)
           << "seed " << seed << ", scale " << scale;
@@ -287,7 +288,7 @@ TEST(RegretProof, FollowsFromItsScales) {
 TEST(Robust, SaysWhyItIsTheMakespan) {
   Case test = randomCase(1);
   auto whyOf = [&](const Problem &problem, const ScheduleOptions &options) {
-    RobustAnswer answer = scheduleRobustly(problem, options);
+    Schedule answer = schedule(problem, options);
     EXPECT_EQ(answer.objective, answer.whyMakespan.empty() ? Objective::Robust : Objective::Makespan);
     EXPECT_EQ(answer.scales.empty(), !answer.whyMakespan.empty());
     return answer.whyMakespan;

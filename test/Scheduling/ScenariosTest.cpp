@@ -14,8 +14,8 @@
 #include "CommSched/Scheduling/Answer/Scenarios.h"
 #include "CommSched/Scheduling/Bounds/SampledBound.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <cmath>

@@ -11,8 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Solver/Search.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "Solver/Portfolio.h"
 #include "Solver/SearchPhases.h"
@@ -150,11 +150,11 @@ TEST(SearchObserver, SeesEveryTrialAndChangesNothing) {
     Problem problem = seed % 20 == 7 ? layeredProblem(seed, {6, 4, 2, false, 8}) : randomProblem(seed, shape);
     ScheduleOptions options;
     options.effort = 4000;
-    Schedule unwatched = schedule(problem, options);
+    Schedule unwatched = scheduleCore(problem, options);
     Watcher watcher;
     SearchStatistics statistics;
     options.observers = {&watcher, &statistics};
-    Schedule watched = schedule(problem, options);
+    Schedule watched = scheduleCore(problem, options);
     EXPECT_EQ(watched.order, unwatched.order) << "seed " << seed;
     EXPECT_EQ(watched.steps, unwatched.steps) << "seed " << seed;
     EXPECT_EQ(watched.makespan, watcher.best) << "seed " << seed;
@@ -178,7 +178,7 @@ TEST(Search, LeavesOutPhases) {
     ScheduleOptions options;
     options.effort = 40000;
     options.observers = {&watcher};
-    options.withoutPhases = {phase.name.str()};
+    options.without = {phase.name.str()};
     Schedule answer = schedule(problem, options);
     EXPECT_FALSE(watcher.seen.count(phase.name)) << phase.name.str();
     EXPECT_EQ(answer.defect, "");

@@ -14,7 +14,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/SplitBound.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 

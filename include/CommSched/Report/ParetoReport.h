@@ -12,7 +12,7 @@
 #ifndef COMMSCHED_REPORT_PARETOREPORT_H
 #define COMMSCHED_REPORT_PARETOREPORT_H
 
-#include "CommSched/Scheduling/Solver/Pareto.h"
+#include "CommSched/Scheduling/Lenses/Pareto.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <string>

@@ -17,6 +17,7 @@
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
+#include "Lens.h"
 
 using namespace commsched;
 
@@ -48,8 +49,7 @@ namespace {
 class BestAnswer {
 public:
   /// Begins with the order given, whose arena is `arena`.
-  BestAnswer(const Problem &problem, const ScheduleOptions &options, Schedule &answer)
-      : problem(problem), answer(answer) {
+  BestAnswer(const Problem &problem, const ScheduleOptions &options) : problem(problem) {
     answer = keepOrder(problem);
     answer.makespan = answer.inputMakespan = makespanOf(problem, answer.order);
     answer.peak = answer.inputPeak = peakOf(problem, answer.order);
@@ -75,20 +75,20 @@ public:
   }
 
   const Problem &problem;
-  Schedule &answer;
+  Schedule answer;
   Bytes limit, arena;
 };
 
 } // namespace
 
 /// Searches under a falling limit on live bytes until a plan fits. Returns the number of searches.
-static int32_t searchDownwards(BestAnswer &best, ScheduleOptions options) {
+static int32_t searchDownwards(BestAnswer &best, ScheduleOptions options, InnerSolver inner) {
   Bytes live = best.limit;
   int32_t searches = 0;
   while (searches < kMaxSearches && live >= 0) {
     ++searches;
     options.memory.limit = live;
-    Schedule candidate = schedule(best.problem, options);
+    Schedule candidate = inner(best.problem, options);
     Bytes peak = candidate.peak;
     bool isLowest = !candidate.isWithinLimit();
     Bytes arena = best.offer(std::move(candidate));
@@ -99,8 +99,15 @@ static int32_t searchDownwards(BestAnswer &best, ScheduleOptions options) {
   return searches;
 }
 
-Bytes commsched::scheduleWithinArena(const Problem &problem, ScheduleOptions options, Schedule &answer) {
-  BestAnswer best(problem, options, answer);
+bool commsched::limitsArena(const Problem &, const ScheduleOptions &options) {
+  return options.limitedMemory == LimitedMemory::Arena;
+}
+
+Schedule commsched::scheduleWithinArena(const Problem &problem, const ScheduleOptions &given, InnerSolver inner) {
+  BestAnswer best(problem, given);
+  // No other scale knows of the buffers by which answers are admitted.
+  ScheduleOptions options = given;
+  options.objective = Objective::Makespan;
   // A plan with more steps, as arenaOf() makes, is never larger.
   ScheduleOptions planned = options;
   planned.admits = [limit = best.limit](const Problem &carried, llvm::ArrayRef<NodeId> order) {
@@ -116,21 +123,24 @@ Bytes commsched::scheduleWithinArena(const Problem &problem, ScheduleOptions opt
   alone.bucketing = false;
   ScheduleOptions firstAlone = alone;
   firstAlone.effort = 0;
-  auto fitsAndPays = [&] { return best.arena <= best.limit && answer.makespan < answer.inputMakespan; };
-  const bool isLowered = searchDownwards(best, options) > 1;
+  auto fitsAndPays = [&] { return best.arena <= best.limit && best.answer.makespan < best.answer.inputMakespan; };
+  const bool isLowered = searchDownwards(best, options, inner) > 1;
   if (isLowered || !fitsAndPays()) {
-    searchDownwards(best, first);
+    searchDownwards(best, first, inner);
     if (options.bucketing)
-      searchDownwards(best, firstAlone);
+      searchDownwards(best, firstAlone, inner);
   }
   if (isLowered)
-    best.offer(schedule(problem, planned));
+    best.offer(inner(problem, planned));
   for (Bytes parts : kPartsOfLimit) {
     planned.caps.any = tighterCap(options.caps.any, std::max<Bytes>(best.limit, 0) / parts);
     if (isLowered && options.bucketing)
-      best.offer(schedule(problem, planned));
+      best.offer(inner(problem, planned));
   }
   if (!fitsAndPays())
-    searchDownwards(best, alone);
-  return best.arena;
+    searchDownwards(best, alone, inner);
+  best.answer.arena = best.arena;
+  // Other limits have other best orders.
+  best.answer.leastOrder.reset();
+  return std::move(best.answer);
 }

@@ -13,6 +13,7 @@
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Problem/KeepTogether.h"
 #include "CommSched/Scheduling/Solver/Settle.h"
+#include "Lens.h"
 #include "Solver/Moves/GuardedMoves.h"
 #include "llvm/ADT/STLExtras.h"
 #include <array>
@@ -55,17 +56,17 @@ struct Candidate {
 
 class RobustSolver {
 public:
-  RobustSolver(const Problem &problem, const ScheduleOptions &options) : problem(problem), options(options) {}
+  RobustSolver(const Problem &problem, const ScheduleOptions &options, InnerSolver inner)
+      : problem(problem), options(options), inner(inner) {}
 
-  RobustAnswer run() {
-    answer.objective = Objective::Makespan;
-    answer.schedule = scheduleWithPeakOfInput(problem, options);
-    settleAnswer(problem, options, answer.schedule);
-    if (options.objective == Objective::Makespan || isAsPlannedAll())
-      return std::move(answer);
+  Schedule run() {
+    Schedule asPlanned = inner(problem, options);
+    asPlanned.whyMakespan = reasonForMakespan(asPlanned);
+    if (!asPlanned.whyMakespan.empty())
+      return asPlanned;
+    Schedule answer = chooseFrom(std::move(asPlanned));
     answer.objective = options.objective;
-    chooseFrom(std::move(answer.schedule));
-    return std::move(answer);
+    return answer;
   }
 
 private:
@@ -77,23 +78,23 @@ private:
     std::string defect;
   };
 
-  /// Whether the answer as planned is all that can be had; says why.
-  bool isAsPlannedAll() {
+  /// Why the answer as planned is all that can be had; empty if it is not.
+  std::string reasonForMakespan(const Schedule &asPlanned) const {
     if (options.effort == 0)
-      answer.whyMakespan = "only a first answer is asked for";
-    else if (options.admits)
-      answer.whyMakespan = "answers have to meet a further condition";
-    else if (problem.hasContention())
-      answer.whyMakespan = "activities share resources";
-    else if (!answer.schedule.isWithinLimit())
-      answer.whyMakespan = "no order within the limit was found";
-    else if (!isSmallEnough())
-      answer.whyMakespan = "the times are too large to be scaled";
-    return !answer.whyMakespan.empty();
+      return "only a first answer is asked for";
+    if (options.admits)
+      return "answers have to meet a further condition";
+    if (problem.hasContention())
+      return "activities share resources";
+    if (!asPlanned.isWithinLimit())
+      return "no order within the limit was found";
+    if (!isSmallEnough())
+      return "the times are too large to be scaled";
+    return "";
   }
 
   /// Chooses between `first`, the answer as planned, and those that are found from now on.
-  void chooseFrom(Schedule first) {
+  Schedule chooseFrom(Schedule first) {
     limit = first.limit;
     facts = {first.steps, first.incumbents, first.leastOrder, first.defect};
     input = play(problem, identityOrder(problem));
@@ -113,7 +114,7 @@ private:
       if (std::exchange(rule, options.objective) != options.objective)
         moveNodes();
     }
-    finish(isGood ? candidates.front() : candidates[choose()]);
+    return finish(isGood ? candidates.front() : candidates[choose()]);
   }
 
   /// Whether sums of times at the largest scale are small enough for solvers, too.
@@ -131,7 +132,7 @@ private:
   }
   Makespans play(const Schedule &schedule) const { return play(schedule.carriedOut(problem), schedule.order); }
 
-  int64_t effort() const { return options.effort < 0 ? defaultEffort(problem.size()) : options.effort; }
+  int64_t effort() const { return effortOf(problem, options); }
 
   /// A lower bound at each scale; 0 if it would take too long.
   void findBounds() {
@@ -185,7 +186,7 @@ private:
       ScheduleOptions part = options;
       part.observers = {};
       part.effort = mulDiv(effort(), kSolvedPercent, 100);
-      found[index] = schedule(scaled[kSolvedScales[index]], part);
+      found[index] = inner(scaled[kSolvedScales[index]], part);
     });
     for (Schedule &schedule : found) {
       facts.steps += schedule.steps;
@@ -341,17 +342,20 @@ private:
     candidates.push_back({std::move(*given), input});
   }
 
-  void finish(Candidate &candidate) {
+  /// The answer of a candidate, with what is known of it at other scales.
+  Schedule finish(Candidate &candidate) {
+    std::vector<ScaledTimes> times;
     for (size_t index = 0; index < kScales; ++index)
-      answer.scales.push_back(
-          {kPlayedScales[index], candidate.makespans[index], input[index], std::max<Ns>(bounds[index], 0)});
-    addScales(answer.scales, kAddedScales, [&](CostScale scale) { return measureAt(candidate.schedule, scale); });
-    answer.regretPpm = regretPpm(answer.scales);
-    answer.schedule = std::move(candidate.schedule);
-    answer.schedule.steps = facts.steps;
-    answer.schedule.incumbents = facts.incumbents;
-    answer.schedule.leastOrder = facts.leastOrder;
-    answer.schedule.defect = facts.defect;
+      times.push_back({kPlayedScales[index], candidate.makespans[index], input[index], std::max<Ns>(bounds[index], 0)});
+    addScales(times, kAddedScales, [&](CostScale scale) { return measureAt(candidate.schedule, scale); });
+    Schedule answer = std::move(candidate.schedule);
+    answer.regretPpm = regretPpm(times);
+    answer.scales = std::move(times);
+    answer.steps = facts.steps;
+    answer.incumbents = facts.incumbents;
+    answer.leastOrder = facts.leastOrder;
+    answer.defect = facts.defect;
+    return answer;
   }
 
   /// The answer and the given order at a scale that was not played.
@@ -365,7 +369,7 @@ private:
 
   const Problem &problem;
   const ScheduleOptions &options;
-  RobustAnswer answer;
+  InnerSolver inner;
   /// The rule by which an answer is chosen now: Robust, and at last the objective of the options.
   Objective rule = Objective::Robust;
   Bytes limit = kUnlimited;
@@ -384,6 +388,10 @@ private:
 
 } // namespace
 
-RobustAnswer commsched::scheduleRobustly(const Problem &problem, const ScheduleOptions &options) {
-  return RobustSolver(problem, options).run();
+bool commsched::asksForScales(const Problem &, const ScheduleOptions &options) {
+  return options.objective != Objective::Makespan;
+}
+
+Schedule commsched::scheduleAtScales(const Problem &problem, const ScheduleOptions &options, InnerSolver inner) {
+  return RobustSolver(problem, options, inner).run();
 }

@@ -20,7 +20,7 @@ void Search::run(int64_t effort, Ns bound) {
   state.allow(effort, bound);
   state.tellBegin();
   for (const SearchPhase &phase : searchPhases()) {
-    if (state.isShortest() || llvm::is_contained(state.options.withoutPhases, phase.name))
+    if (state.isShortest() || llvm::is_contained(state.options.without, phase.name))
       continue;
     state.beginPhase(phase.name, phase.percent);
     phase.run(state);

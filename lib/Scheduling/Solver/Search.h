@@ -31,8 +31,8 @@ public:
   /// Takes the answer of another search of the same problem under the same limit, which has run, if it is shorter. The
   /// other one is not to be used afterwards.
   void adopt(Search &&other) { state.adopt(std::move(other.state)); }
-  /// Adopts what a search of the same problem without contention found, if it is shorter with contention, too.
-  void adoptUndisturbed(DecodedSchedule plan) { state.adoptUndisturbed(std::move(plan)); }
+  /// Begins from an answer for a problem with the same nodes, if it is within the limit and shorter.
+  void beginFrom(const Schedule &known) { state.beginFrom(known); }
 
   const DecodedSchedule &best() const { return state.best(); }
   /// Of a search that has run.

@@ -19,7 +19,7 @@ namespace commsched {
 
 /// A part of a search, which looks for shorter answers in one way.
 struct SearchPhase {
-  /// As in logs, and in ScheduleOptions::withoutPhases.
+  /// As in logs, and in ScheduleOptions::without.
   llvm::StringLiteral name;
   /// The share of the whole effort that it may take, percent.
   int64_t percent;

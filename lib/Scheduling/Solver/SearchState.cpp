@@ -256,10 +256,22 @@ void SearchState::adopt(SearchState &&other) {
   bestOrder = std::move(other.bestOrder);
 }
 
-void SearchState::adoptUndisturbed(DecodedSchedule plan) {
-  plan.makespan = play(plan);
-  if (plan.makespan < makespan())
-    accept(plan);
+void SearchState::beginFrom(const Schedule &known) {
+  if (!facts.bucketing && !known.buckets.empty())
+    return;
+  llvm::Expected<ExpandedProblem> merged = expandBuckets(facts.problem, known.buckets);
+  if (!merged)
+    return llvm::consumeError(merged.takeError());
+  // The search that found it has counted the steps.
+  const int64_t spentBefore = numSpent;
+  DecodedSchedule found;
+  found.buckets = known.buckets;
+  found.steps = stepsOf(facts.problem, found.buckets, *merged, known.order);
+  found.makespan = makespanOf(merged->problem, known.order);
+  found.peak = peakOf(merged->problem, known.order);
+  if (found.makespan < makespan() && found.peak <= limit)
+    accept(found);
+  numSpent = spentBefore;
 }
 
 void SearchState::tellBegin() {

@@ -99,8 +99,8 @@ public:
   bool wasRefused() const { return isRefused; }
   /// Takes the answer of another search of the same problem under the same limit if it is shorter.
   void adopt(SearchState &&other);
-  /// Takes what a search of the same problem without contention found, if it is shorter with contention, too.
-  void adoptUndisturbed(DecodedSchedule plan);
+  /// Begins from an answer for a problem with the same nodes, if it is within the limit and shorter.
+  void beginFrom(const Schedule &known);
   /// Where a search goes on, observers see another one, which begins with the answer of the first one.
   void tellBegin();
   void tellEnd();

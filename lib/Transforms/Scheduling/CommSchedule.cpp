@@ -18,9 +18,7 @@
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Report/SearchLog.h"
 #include "CommSched/Scheduling/Answer/Variants.h"
-#include "CommSched/Scheduling/Lenses/ArenaLimit.h"
-#include "CommSched/Scheduling/Lenses/Robust.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/BlockNames.h"
@@ -176,22 +174,6 @@ private:
     return executor;
   }
 
-  /// What is minimized: a limit on the arena admits an answer by its buffers, of which no other scale knows.
-  Objective objectiveWithLimit() const {
-    return limitedMemory == LimitedMemory::Arena && objective == Objective::Robust ? Objective::Makespan : objective;
-  }
-
-  static void solveRobustly(const ScheduleOptions &options, BlockWork &work, Location loc) {
-    RobustAnswer answer = scheduleRobustly(work.loaded.problem, options);
-    work.schedule = std::move(answer.schedule);
-    work.record.objective = answer.objective;
-    work.record.scales = std::move(answer.scales);
-    work.record.regretPpm = answer.regretPpm;
-    if (options.objective == Objective::Regret && answer.objective != Objective::Regret &&
-        work.schedule.isWithinLimit())
-      emitWarning(loc) << "the makespan was minimized instead of the regret: " << answer.whyMakespan;
-  }
-
   LogicalResult solveBlock(BlockWork &work, BlockVoice &) const final {
     Location loc = work.loaded.nodes.getBlock().getParentOp()->getLoc();
     if (work.loaded.cutValues > 0)
@@ -199,29 +181,25 @@ private:
                        << " times or sizes are too large to be added up and were cut; no collectives are merged";
     ScheduleOptions options = solverOptions().schedule;
     options.executor = threadsOf(work.loaded.nodes.getBlock().getParentOp()->getContext());
-    options.objective = work.record.objective = objectiveWithLimit();
+    options.objective = objective;
+    options.limitedMemory = limitedMemory;
     Block &block = work.loaded.nodes.getBlock();
     PassJournal *journal = journalOf(block.getParentOp()->getContext());
     SearchWatch watch(block, journal, options);
-    std::optional<Bytes> arena;
-    if (limitedMemory == LimitedMemory::Arena)
-      arena = scheduleWithinArena(work.loaded.problem, options, work.schedule);
-    else
-      solveRobustly(options, work, loc);
+    work.schedule = schedule(work.loaded.problem, options);
     if (journal)
       watch.addTo(work.record);
-    // Other limits have other best orders.
-    if (arena)
-      work.schedule.leastOrder.reset();
     Schedule &result = work.schedule;
+    if (objective == Objective::Regret && result.objective != Objective::Regret && result.isWithinLimit())
+      emitWarning(loc) << "the makespan was minimized instead of the regret: " << result.whyMakespan;
     // What is left is an answer that was verified.
     if (std::string defect = std::exchange(result.defect, ""); !defect.empty())
       emitWarning(loc) << "an answer of the solver failed verification and was dropped (" << defect
                        << "); please report this";
-    if (result.isWithinLimit() && arena && *arena > result.limit)
+    if (result.isWithinLimit() && result.arena && *result.arena > result.limit)
       return emitError(loc) << "cannot reduce the arena of the buffers to the limit of " << formatBytes(result.limit)
-                            << " (" << result.limit << " bytes); smallest arena found: " << formatBytes(*arena) << " ("
-                            << (*arena - result.limit) << " bytes over)";
+                            << " (" << result.limit << " bytes); smallest arena found: " << formatBytes(*result.arena)
+                            << " (" << (*result.arena - result.limit) << " bytes over)";
     if (result.isWithinLimit())
       return success();
     return emitError(loc) << "cannot reduce peak memory to the limit of " << formatBytes(result.limit) << " ("
@@ -238,9 +216,9 @@ private:
       return;
     PassRecord record = makeRecord(getArgument(), work.loaded, work.schedule, outcomes);
     record.search = work.record.search;
-    record.objective = work.record.objective;
-    record.scales = work.record.scales;
-    record.regretPpm = work.record.regretPpm;
+    record.objective = work.schedule.objective;
+    record.scales = work.schedule.scales;
+    record.regretPpm = work.schedule.regretPpm;
     record.searchLog = work.record.searchLog;
     record.leastOrder = work.schedule.leastOrder;
     Block &block = work.loaded.nodes.getBlock();

@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_SCHEDULING_ANSWER_COSTSCALE_H
 #define COMMSCHED_SCHEDULING_ANSWER_COSTSCALE_H
 
-#include "CommSched/Scheduling/Answer/Schedule.h"
+#include "CommSched/Scheduling/Problem/Problem.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <optional>
 

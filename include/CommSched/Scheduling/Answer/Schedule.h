@@ -14,10 +14,12 @@
 #ifndef COMMSCHED_SCHEDULING_ANSWER_SCHEDULE_H
 #define COMMSCHED_SCHEDULING_ANSWER_SCHEDULE_H
 
+#include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Answer/LimitingFactor.h"
 #include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/MemoryBudget.h"
+#include "CommSched/Support/Objective.h"
 #include "llvm/Support/Compiler.h"
 #include <optional>
 #include <string>
@@ -74,6 +76,18 @@ struct Schedule {
   int32_t incumbents = 0;
   /// The least makespan of all orders within the limit that merge nothing, if the search enumerated all of them, ns.
   std::optional<Ns> leastOrder;
+  /// The shortest order of the given problem that a search for the order alone found; empty if there was none.
+  Order orderAlone;
+  /// What was minimized: the objective that was asked for, or the makespan, if `whyMakespan` says why nothing was done
+  /// for other scales.
+  Objective objective = Objective::Makespan;
+  std::string whyMakespan;
+  /// At scales of the collectives' times, ascending; empty if `objective` is the makespan.
+  std::vector<ScaledTimes> scales;
+  /// regretPpm() of `scales`, if it is an upper bound.
+  std::optional<int64_t> regretPpm;
+  /// The arena of a buffer plan, bytes, if the limit is about it. It is above `limit` if no answer was found that fits.
+  std::optional<Bytes> arena;
   /// What a rule did, collective by collective, in the order in which it came to them.
   std::vector<CollectiveRecord> records;
   /// Not empty if this library contradicts itself: an answer that does not hold was dropped, or two counts of live

@@ -13,12 +13,24 @@
 // Let T(k) be an answer's makespan at scale k and B(k) a lower bound at that scale for any order and bucketing within
 // the limit. The regret of an answer is the largest T(k) / B(k) - 1.
 //
+// Unless the regret of the answer as planned is next to nothing, the problem is also solved for slower collectives with
+// a part of the effort, the best answer by the rule below is improved by moves (GuardedMoves.h), and of all answers
+//   Objective::Robust takes those that as planned are no slower than the given order and within kTolerancePermille of
+//   the fastest one, and of these the one with the least regret;
+//   Objective::Regret takes the one with the least regret.
+// If the given order is within the limit, an answer that is slower than it by more than kLossPermille at any of
+// kPlayedScales is not taken. If that leaves none, the given order, merged as the first answer is, settled, and as it
+// is, joins the answers, and the fastest one as planned is taken.
+//
+// Every answer is verified, and within the limit if the first one is. If a bound would take too long for the effort,
+// the shortest makespan found at that scale takes its place in the rule. Schedule::scales has each of kPlayedScales,
+// and scales between them where they tell more of the regret.
+//
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_LENSES_ROBUST_H
 #define COMMSCHED_SCHEDULING_LENSES_ROBUST_H
 
 #include "CommSched/Scheduling/Answer/CostScale.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
 
 namespace commsched {
 
@@ -29,37 +41,6 @@ inline constexpr CostScale kPlayedScales[] = {750, 1000, 1250, 1500, 2000};
 inline constexpr int64_t kTolerancePermille = 1;
 /// By how much an answer may be slower than the given order at any of the scales, in thousandths.
 inline constexpr int64_t kLossPermille = 10;
-
-/// An answer, and what is known of it at other scales.
-struct RobustAnswer {
-  Schedule schedule;
-  /// What was minimized: the objective of the options, or the makespan, if that objective is Robust or Regret and
-  /// `whyMakespan` says why nothing was done for other scales.
-  Objective objective = Objective::Makespan;
-  std::string whyMakespan;
-  /// At each of kPlayedScales, and at scales between them where it tells more of the regret, ascending; empty if
-  /// `objective` is neither Robust nor Regret.
-  std::vector<ScaledTimes> scales;
-  /// regretPpm() of `scales`, if it is an upper bound.
-  std::optional<int64_t> regretPpm;
-};
-
-/// Schedules `problem` as scheduleWithPeakOfInput() does and settles the answer (Settle.h). That is all if the
-/// objective is the makespan, and in the cases of RobustAnswer::whyMakespan.
-/// Otherwise, unless the regret of that answer is next to nothing, the problem is also solved for slower collectives
-/// with a part of the effort, the best answer by the rule below is improved by moves (GuardedMoves.h), and of all
-/// answers
-///   Objective::Robust takes those that as planned are no slower than the given order and within kTolerancePermille of
-///   the fastest one, and of these the one with the least regret;
-///   Objective::Regret takes the one with the least regret.
-/// If the given order is within the limit, an answer that is slower than it by more than kLossPermille at any of
-/// kPlayedScales is not taken. If that leaves none, the given order, merged as the first answer is, settled, and as it
-/// is, joins the answers, and the fastest one as planned is taken.
-///
-/// Every answer is verified, and within the limit if the first one is. Equal for any number of threads of the executor.
-/// If a bound would take too long for the effort, the shortest makespan found at that scale takes its place in the
-/// rule.
-RobustAnswer scheduleRobustly(const Problem &problem, const ScheduleOptions &options);
 
 } // namespace commsched
 

@@ -8,6 +8,7 @@
 #ifndef COMMSCHED_SCHEDULING_SOLVER_SCHEDULEOPTIONS_H
 #define COMMSCHED_SCHEDULING_SOLVER_SCHEDULEOPTIONS_H
 
+#include "CommSched/Scheduling/Answer/Schedule.h"
 #include "CommSched/Scheduling/Problem/Problem.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
 #include "CommSched/Support/BucketCaps.h"
@@ -26,6 +27,8 @@ namespace commsched {
 struct ScheduleOptions {
   /// The peak limit; the input is the given order.
   MemoryBudget memory;
+  /// What the limit is about: schedule() (Lenses.h) knows both, the core the live bytes only.
+  LimitedMemory limitedMemory = LimitedMemory::Live;
   /// Whether collectives may be merged, and the largest merged ones.
   bool bucketing = true;
   BucketCaps caps;
@@ -36,7 +39,7 @@ struct ScheduleOptions {
   /// cost time; the search for buckets gets what that one leaves, and all of it if the first answer with buckets is
   /// shorter than any order alone.
   int64_t effort = -1;
-  /// What scheduleRobustly() (Robust.h) minimizes. schedule() and scheduleWithPeakOfInput() minimize the makespan.
+  /// What schedule() (Lenses.h) minimizes; the core minimizes the makespan.
   Objective objective = Objective::Makespan;
   /// Are told of every trial of the search, in this order; not owned.
   std::vector<SearchObserver *> observers;
@@ -44,8 +47,11 @@ struct ScheduleOptions {
   /// carried out, and an order of it. Empty: none. The given order is an answer whether it meets the condition or not.
   /// A call counts as some steps of effort.
   std::function<bool(const Problem &carried, llvm::ArrayRef<NodeId> order)> admits;
-  /// The names of phases of the search (Scheduler.md) that are left out.
-  std::vector<std::string> withoutPhases;
+  /// Answers to begin from, for a problem with the same nodes and buckets; not owned. What they claim is not believed,
+  /// and those above the limit are left out.
+  std::vector<const Schedule *> known;
+  /// The names of lenses, and of phases of the search (Scheduler.md), that are left out.
+  std::vector<std::string> without;
   /// Runs the first decodes, which do not depend on each other. The answer is the same for any number of threads. The
   /// functions of the problem (MergeKey::cost and the like) are then called on these threads.
   Executor executor;

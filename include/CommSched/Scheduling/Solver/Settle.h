@@ -15,7 +15,7 @@
 #ifndef COMMSCHED_SCHEDULING_SOLVER_SETTLE_H
 #define COMMSCHED_SCHEDULING_SOLVER_SETTLE_H
 
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Solver/ScheduleOptions.h"
 
 namespace commsched {
 

@@ -15,7 +15,7 @@
 
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Machine/CostModel.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Solver/ScheduleOptions.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/LogicalResult.h"
 #include <memory>

@@ -16,7 +16,7 @@
 #include "CommSched/Scheduling/Answer/Explain.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Lenses/Robust.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "Hlo/Graph/HloProblem.h"
@@ -198,7 +198,7 @@ Schedule ModuleScheduler::search(const LoadedComputation &loaded, Bytes limit) c
   if (options.effort < 0 && search.bucketing)
     search.effort = std::max(std::min(defaultEffort(problem.size()), kLeastEffortWithBuckets),
                              mulDiv(defaultEffort(problem.size()), kEffortWithBucketsPercent, 100));
-  return scheduleRobustly(problem, search).schedule;
+  return schedule(problem, search);
 }
 
 Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result) {

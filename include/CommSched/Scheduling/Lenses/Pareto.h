@@ -10,10 +10,10 @@
 // down to up to no limit at all.
 //
 //===------------------------------------------------------------------------------------------===//
-#ifndef COMMSCHED_SCHEDULING_SOLVER_PARETO_H
-#define COMMSCHED_SCHEDULING_SOLVER_PARETO_H
+#ifndef COMMSCHED_SCHEDULING_LENSES_PARETO_H
+#define COMMSCHED_SCHEDULING_LENSES_PARETO_H
 
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace commsched {
@@ -50,4 +50,4 @@ ParetoCurve paretoCurve(const Problem &problem, const ScheduleOptions &options, 
 
 } // namespace commsched
 
-#endif // COMMSCHED_SCHEDULING_SOLVER_PARETO_H
+#endif // COMMSCHED_SCHEDULING_LENSES_PARETO_H

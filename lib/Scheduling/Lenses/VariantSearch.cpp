@@ -15,7 +15,6 @@
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
-#include "Search.h"
 #include "Solver/Moves/ContendedOrder.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -27,9 +26,10 @@ static constexpr int32_t kTurns = 3;
 /// Share of the effort, in percent, for the search that begins without a choice.
 static constexpr int64_t kFirstPercent = 60;
 
-VariantSearch::VariantSearch(const Problem &problem, const ScheduleOptions &options, Bytes limit, Schedule given)
-    : problem(problem), options(options), limit(limit), answer(std::move(given)), carried(answer.expanded.problem),
-      order(answer.order) {
+VariantSearch::VariantSearch(const Problem &problem, const ScheduleOptions &options, Bytes limit, Schedule given,
+                             InnerSolver inner)
+    : problem(problem), options(options), limit(limit), inner(inner), answer(std::move(given)),
+      carried(answer.expanded.problem), order(answer.order) {
   findSites();
 }
 
@@ -149,15 +149,17 @@ void VariantSearch::chooseContended(int64_t budget) {
 void VariantSearch::improveOrder(int64_t effort) {
   ScheduleOptions silent = options;
   silent.observers = {};
-  ScheduleFacts facts(carried, /*bucketing=*/false);
-  Search search(facts, silent, Reference(facts, order), limit);
-  search.run(effort, *llvm::max_element(facts.load));
-  spent += search.steps();
+  silent.bucketing = false;
+  silent.memory = {0, limit};
+  silent.effort = effort;
+  Schedule current;
+  current.order = order;
+  silent.known = {&current};
+  Schedule found = inner(carried, silent);
+  spent += found.steps;
   if (firstDefect.empty())
-    firstDefect = search.defect();
-  order.clear();
-  for (NodeId node : search.order())
-    order.push_back(search.expanded().origin[node]);
+    firstDefect = std::move(found.defect);
+  order = std::move(found.order);
 }
 
 /// Makes what is tried the answer if it is shorter and the verifier agrees.

@@ -8,14 +8,14 @@
 //
 // A search plans with one way to carry out each collective. This search looks at its answer and chooses other ways for
 // single collectives, such as one that is slower and takes fewer compute units from the products beside it, and then
-// looks for a better order with these ways. Buckets stay as they are. Private to the solver.
+// looks for a better order with these ways. Buckets stay as they are. Private to the lenses.
 //
 //===------------------------------------------------------------------------------------------===//
-#ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_VARIANTSEARCH_H
-#define COMMSCHED_LIB_SCHEDULING_SOLVER_VARIANTSEARCH_H
+#ifndef COMMSCHED_LIB_SCHEDULING_LENSES_VARIANTSEARCH_H
+#define COMMSCHED_LIB_SCHEDULING_LENSES_VARIANTSEARCH_H
 
 #include "CommSched/Scheduling/Answer/Variants.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "Lens.h"
 
 namespace commsched {
 
@@ -23,9 +23,10 @@ namespace commsched {
 class VariantSearch {
 public:
   /// `answer` is an answer for `problem` without a choice, expanded, with a peak of at most `limit`, bytes. The search
-  /// takes from `options` the collective order and the executor. Keeps references to `problem` and `options`. O(N + E +
-  /// variants).
-  VariantSearch(const Problem &problem, const ScheduleOptions &options, Bytes limit, Schedule answer);
+  /// takes from `options` the collective order and the executor, and orders from `inner`. Keeps references to
+  /// `problem`, `options` and what `inner` refers to. O(N + E + variants).
+  VariantSearch(const Problem &problem, const ScheduleOptions &options, Bytes limit, Schedule answer,
+                InnerSolver inner);
 
   /// Spends about `effort` steps. Equal arguments give equal answers on every machine and any number of threads.
   void run(int64_t effort);
@@ -68,6 +69,7 @@ private:
   const Problem &problem;
   const ScheduleOptions &options;
   Bytes limit;
+  InnerSolver inner;
   Schedule answer;
   /// The answer's problem with the choices that are tried carried out, and the order that is tried.
   Problem carried;
@@ -79,4 +81,4 @@ private:
 
 } // namespace commsched
 
-#endif // COMMSCHED_LIB_SCHEDULING_SOLVER_VARIANTSEARCH_H
+#endif // COMMSCHED_LIB_SCHEDULING_LENSES_VARIANTSEARCH_H

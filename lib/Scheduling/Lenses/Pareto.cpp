@@ -11,9 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Solver/Pareto.h"
-#include "Solver/Decode/MemoryAdmission.h"
-#include "Solver/Decode/ScheduleFacts.h"
+#include "CommSched/Scheduling/Lenses/Pareto.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
