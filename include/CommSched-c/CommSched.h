@@ -97,6 +97,18 @@ typedef int64_t (*CommSchedEstimate)(const char *name, const char *location, voi
 COMMSCHED_EXPORT void commschedContextSetEstimate(CommSchedContext *context, CommSchedEstimate estimate, void *data);
 
 /**
+ * Sets the estimated times of collectives of one kind on one group by size, before the tables of every machine. They
+ * price what is not an operation yet, such as a bucket. `kind` is "all_gather" or another kind of a profile's table,
+ * `group` the symbol of a comm.group, and `element` a type such as "bf16", or NULL for every type without times of its
+ * own. `bytes` and `ns` have `count` entries, at least one; `bytes` ascend strictly. Times between two sizes are
+ * interpolated. Times that were set before for the same collectives are replaced. Returns 0 on success; a failure
+ * changes nothing.
+ */
+COMMSCHED_EXPORT int commschedContextSetCurve(CommSchedContext *context, const char *kind, const char *group,
+                                              const char *element, size_t count, const int64_t *bytes,
+                                              const int64_t *ns);
+
+/**
  * Gathers `count` numbers from every rank, as an all-gather does. `own` are this rank's numbers; those of rank r begin
  * at `all[r * count]`. Returns 0 on success. comm-align-costs calls it twice: all ranks pass the same `count` each
  * time.

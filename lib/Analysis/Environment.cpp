@@ -43,7 +43,10 @@ llvm::Expected<MachineModel> commsched::loadMachine(MLIRContext *context, String
   std::string name = machineName(context, option);
   if (std::shared_ptr<const CostModel> agreed = findAgreed(context, name))
     return agreed->machine();
-  return MachineModel::load(name);
+  llvm::Expected<MachineModel> machine = MachineModel::load(name);
+  if (const Environment *environment = Environment::of(context); machine && environment)
+    machine->collectives.insert(machine->collectives.begin(), environment->curves.begin(), environment->curves.end());
+  return machine;
 }
 
 std::shared_ptr<const CostModel> commsched::agreedModel(MLIRContext *context, StringRef option,

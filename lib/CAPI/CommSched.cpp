@@ -236,6 +236,38 @@ void commschedContextSetEstimate(CommSchedContext *context, CommSchedEstimate es
   };
 }
 
+int commschedContextSetCurve(CommSchedContext *context, const char *kind, const char *group, const char *element,
+                             size_t count, const int64_t *bytes, const int64_t *ns) {
+  std::optional<commsched::CollectiveKind> parsedKind = commsched::parseCollectiveKind(kind);
+  std::optional<commsched::ElementType> parsedElement =
+      element ? commsched::parseElementType(element) : std::optional<commsched::ElementType>();
+  bool isAscending = count > 0 && bytes[0] >= 0;
+  for (size_t point = 1; point < count; ++point)
+    isAscending &= bytes[point - 1] < bytes[point];
+  const bool hasTimes = llvm::none_of(llvm::ArrayRef(ns, count), [](int64_t time) { return time < 0; });
+  if (!parsedKind)
+    context->addError("expected a kind of collective, got '" + std::string(kind) + "'");
+  else if (element && !parsedElement)
+    context->addError("expected an element type, got '" + std::string(element) + "'");
+  else if (!*group)
+    context->addError("expected the symbol of a group, got ''");
+  else if (!isAscending)
+    context->addError("expected at least one size, and strictly ascending sizes of at least 0 bytes");
+  else if (!hasTimes)
+    context->addError("expected times of at least 0 ns");
+  if (!parsedKind || (element && !parsedElement) || !*group || !isAscending || !hasTimes)
+    return 1;
+  commsched::CollectiveTable curve{*parsedKind, group, 0, 0, parsedElement, {}, {}};
+  for (size_t point = 0; point < count; ++point)
+    curve.points.push_back({bytes[point], ns[point]});
+  std::vector<commsched::CollectiveTable> &curves = environmentOf(context).curves;
+  llvm::erase_if(curves, [&](const commsched::CollectiveTable &other) {
+    return other.kind == curve.kind && other.group == curve.group && other.element == curve.element;
+  });
+  curves.push_back(std::move(curve));
+  return 0;
+}
+
 void commschedContextSetGather(CommSchedContext *context, size_t numRanks, CommSchedGather gather, void *data) {
   if (!gather) {
     environmentOf(context).gather = nullptr;

@@ -114,6 +114,19 @@ class Program:
         """
         self._program.run(pipeline)
 
+    def set_curve(self, kind: str, group: str, element: str | None, points: list[tuple[int, int]]) -> None:
+        """Sets the estimated times of collectives by size, before the tables of every machine.
+
+        They price what is not an operation yet, such as a bucket.
+
+        Args:
+            kind: the kind of collective, such as "all_gather".
+            group: the symbol of a `comm.group`.
+            element: an element type such as "bf16"; None for every type without times of its own.
+            points: pairs of bytes and nanoseconds, with strictly ascending bytes.
+        """
+        self._program.set_curve(kind, group, element, points)
+
     def set_gather(self, gather: Gather | None, ranks: int = 1) -> None:
         """Lets the pass comm-align-costs gather costs from `ranks` ranks.
 

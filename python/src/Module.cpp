@@ -20,6 +20,7 @@
 #include <memory>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -27,6 +28,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace nb = nanobind;
@@ -106,6 +108,19 @@ public:
     calls.rethrow();
     if (status)
       throw Failure(errors() + (calls.reason().empty() ? "" : "\n" + calls.reason()));
+  }
+
+  /// Sets the times of collectives by size: `points` holds pairs of bytes and nanoseconds.
+  void setCurve(const std::string &kind, const std::string &group, const std::optional<std::string> &element,
+                const std::vector<std::pair<int64_t, int64_t>> &points) {
+    std::vector<int64_t> bytes, ns;
+    for (auto [size, time] : points) {
+      bytes.push_back(size);
+      ns.push_back(time);
+    }
+    if (commschedContextSetCurve(context.get(), kind.c_str(), group.c_str(), element ? element->c_str() : nullptr,
+                                 points.size(), bytes.data(), ns.data()))
+      throw Failure(errors());
   }
 
   /// Lets `function`, which gets a list of numbers and returns those of all `ranks` ranks one after the other, gather
@@ -322,6 +337,8 @@ NB_MODULE(_commsched, m) {
       .def(nb::init<nb::bytes, const std::string &, bool>(), nb::arg("source"), nb::arg("name") = "<memory>",
            nb::arg("allow_unregistered") = false)
       .def("run", &Program::run, nb::arg("pipeline"))
+      .def("set_curve", &Program::setCurve, nb::arg("kind"), nb::arg("group"), nb::arg("element").none(),
+           nb::arg("points"))
       .def("set_gather", &Program::setGather, nb::arg("ranks"), nb::arg("gather").none())
       .def("print", &Program::print, nb::arg("locations") = false)
       .def("bytecode", &Program::bytecode)

@@ -200,6 +200,26 @@ static int hasRemark(CommSchedContext *context, CommSchedMessageKind kind, const
   return 0;
 }
 
+/* Estimated curves come before the machine's, and the last one of a group holds. A refused one changes nothing. */
+static void testCurve(CommSchedContext *context) {
+  const int64_t bytes[] = {64, 1024}, descending[] = {1024, 64}, ns[] = {123000, 456000}, others[] = {5, 6};
+  const int64_t negative[] = {5, -6};
+  CommSchedModule *module = parse(context, product);
+  CommSchedBuffer report;
+  CHECK(commschedContextSetCurve(context, "all_gather", "dp", "f32", 2, bytes, others) == 0);
+  CHECK(commschedContextSetCurve(context, "all_gather", "dp", "f32", 2, bytes, ns) == 0);
+  CHECK(commschedContextSetCurve(context, "all_gather", "dp", "f32", 2, descending, others) != 0);
+  CHECK(commschedContextSetCurve(context, "all_gather", "dp", "f32", 2, bytes, negative) != 0);
+  CHECK(commschedContextSetCurve(context, "all_gather", "dp", "f32", 0, NULL, NULL) != 0);
+  CHECK(commschedContextSetCurve(context, "all_gather", "dp", "f33", 2, bytes, others) != 0);
+  CHECK(commschedContextSetCurve(context, "all_gather", "", "f32", 2, bytes, others) != 0);
+  CHECK(commschedContextSetCurve(context, "gossip", "dp", "f32", 2, bytes, others) != 0);
+  CHECK(commschedModuleRunPipelineWithReport(module, "comm-raise", NULL, &report) == 0);
+  CHECK(strstr(report.data, "\"cost_ns\": 123000") != NULL);
+  commschedBufferDestroy(report);
+  commschedModuleDestroy(module);
+}
+
 /* The machine, the estimate and the ranks' costs reach passes that are made from text. */
 static void testEnvironment(void) {
   CommSchedContext *context = commschedContextCreate();
@@ -232,6 +252,7 @@ static void testEnvironment(void) {
   CHECK(hasRemark(context, COMMSCHED_REMARK_PASSED, "cost") && hasRemark(context, COMMSCHED_REMARK_ANALYSIS, "skew"));
   commschedBufferDestroy(text);
   commschedContextSetEstimate(context, NULL, NULL);
+  testCurve(context);
   commschedContextSetGather(context, 0, NULL, NULL);
   commschedModuleDestroy(module);
   commschedContextDestroy(context);

@@ -83,6 +83,19 @@ TEST_F(EnvironmentTest, EstimatesReachTheCosts) {
   EXPECT_LT(timeOf<linalg::MatmulOp>(), INT64_MAX / 8);
 }
 
+// An estimated curve comes before the tables of the machine that passes load, also of one that names the group.
+TEST_F(EnvironmentTest, CurvesReachTheMachine) {
+  Environment *environment = Environment::of(&context);
+  environment->curves = {{CollectiveKind::AllGather, "dp", 0, 0, ElementType::F32, {{64, 1000}, {256, 4321}}, {}}};
+  CostModel model(llvm::cantFail(loadMachine(&context, "h100-sxm")));
+  GroupShape shape{4, 1, 4};
+  EXPECT_EQ(model.costOfCollective(CollectiveKind::AllGather, 256, shape, ElementType::F32, "dp"), 4321);
+  CostModel own(llvm::cantFail(MachineModel::load("h100-sxm")));
+  for (llvm::StringRef group : {"dp", "tp"})
+    EXPECT_EQ(model.costOfCollective(CollectiveKind::AllReduce, 256, shape, ElementType::F32, group),
+              own.costOfCollective(CollectiveKind::AllReduce, 256, shape, ElementType::F32, group));
+}
+
 // comm-align-costs from text gathers through the environment, linalg's products included, and needs no profiles then.
 TEST_F(EnvironmentTest, AlignsThroughTheGather) {
   commsched::registerAllPasses();

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import commsched.torch as ct
-from commsched.torch.importer.estimates import sampled_tables
+from commsched.torch.importer.estimates import sampled
 from commsched.torch.importer.export import import_graph
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
@@ -65,8 +65,8 @@ def test_an_honest_estimator_is_sampled(world):
     _, importer = import_graph(_gathers(world).graph, runtime_estimation=estimation)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (table,) = sampled_tables(importer)
-    assert len(table["points"]) == 23
+        (estimates,) = sampled(importer)
+    assert len(estimates.points) == 23
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_a_curve_that_contradicts_the_nodes_is_noticed(world, curve):
     estimation = lambda node, override_bytes=None: own(node, None) if override_bytes is None else curve(own, node)
     _, importer = import_graph(_gathers(world).graph, runtime_estimation=estimation)
     with pytest.warns(UserWarning, match="override_bytes") as said:
-        (table,) = sampled_tables(importer)
+        (estimates,) = sampled(importer)
     assert len(said) == 1
-    points = {p["bytes"]: p["ns"] for p in table["points"]}
+    points = dict(estimates.points)
     for node, size in next(iter(importer.samples.values())):
         assert points[size] == round(own(node, None) * 1e6)
 
@@ -93,8 +93,19 @@ def test_an_estimator_may_say_the_same_of_every_size(world):
     _, importer = import_graph(_gathers(world).graph, runtime_estimation=lambda node, override_bytes=None: 0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (table,) = sampled_tables(importer)
-    assert {p["ns"] for p in table["points"]} == {100_000}
+        (estimates,) = sampled(importer)
+    assert {ns for _, ns in estimates.points} == {100_000}
+
+
+def test_buckets_cost_what_the_estimator_says_of_their_size(world):
+    """The sizes between two octaves are interpolated."""
+    estimation = lambda node, override_bytes=None: 0.01 + _bytes(node, override_bytes) * 1e-7
+    _, report = ct.schedule_overlap(_gathers(world), runtime_estimation=estimation)
+    (row,) = report["per_collective"]
+    assert report["machine"] == "h100-sxm" and len(report["buckets"]) == 1
+    assert row["bytes"] == RANKS * 4 * (64 * 64 + 256 * 64 + 512 * 128)
+    expected = 1e6 * (0.01 + row["bytes"] * (RANKS + 1) / RANKS * 1e-7)
+    assert row["cost_ns"] == pytest.approx(expected, rel=0.05)
 
 
 def _flops(gm, name):

@@ -8,8 +8,8 @@
 //
 // Passes are created from text, and text can carry neither a function nor a setting for all passes. Each MLIRContext
 // therefore has one environment, which every pass in it reads: the machine to use if no option names one, the
-// embedder's estimate of an operation's time, and its way to gather numbers from all ranks. The environment is an
-// interface of the comm dialect and lives as long as the context.
+// embedder's estimates of an operation's time and of collectives by size, and its way to gather numbers from all ranks.
+// The environment is an interface of the comm dialect and lives as long as the context.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_ENVIRONMENT_H
@@ -55,6 +55,9 @@ public:
   std::string machine = kDefaultMachine.str();
   /// Estimates times of operations; may be empty.
   EstimateOp estimate;
+  /// The embedder's estimates of collectives by size. loadMachine() puts them before the tables of each machine, so
+  /// they price buckets, which are not operations yet, and belong to the machine on which ranks agree.
+  std::vector<CollectiveTable> curves;
   /// Gathers costs for comm-align-costs if the pass is given no profiles; may be empty.
   GatherCosts gather;
   /// Machines on which the ranks of the job agreed, in place of their own, by the name under which passes ask for them.
@@ -79,7 +82,7 @@ void registerEnvironment(mlir::DialectRegistry &registry);
 std::string machineName(mlir::MLIRContext *context, llvm::StringRef option);
 
 /// The machine that `option` selects in `context`: the one on which ranks agreed (Environment::agreedMachines), or else
-/// the profile of that name. O(1) in the first case.
+/// the profile of that name with the environment's curves. O(1) in the first case.
 llvm::Expected<MachineModel> loadMachine(mlir::MLIRContext *context, llvm::StringRef option);
 
 /// The model on which ranks agreed for the machine that `option` selects, or `own` if they did not. Passes load their

@@ -189,15 +189,14 @@ class Options:
                 'torch.compile(f, backend="commsched", options={...}) or commsched.torch.enabled(...)'
             )
 
-    def pipeline(self, machine: str | None = None, report_file: str | None = None) -> str:
+    def pipeline(self, report_file: str | None = None) -> str:
         """The pass pipeline for these options.
 
         Args:
-            machine: the path of a profile to use instead of `machine`, if estimates amend that one.
             report_file: where the pipeline writes its report as JSON.
         """
         settings = [
-            f"machine={option_value(machine or self.machine)}",
+            f"machine={option_value(self.machine)}",
             f"solver={self.solver}",
             f"bucketing={'true' if self.bucketing else 'false'}",
             f"collective-order={self.collective_order}",

@@ -9,13 +9,12 @@ import dataclasses
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable
 
 import torch.distributed as dist
 import torch.fx as fx
 
 from ..program import Error, Program
-from .importer.estimates import amended_profile
+from .importer.estimates import sampled
 from .importer.export import import_program
 from .importer.graph import Importer, donated_placeholders
 from .importer.state import SplitRules
@@ -41,34 +40,28 @@ class Imported:
     donated: set[str]
     import_ns: int
 
-    def run(self, options: Options, pipeline: Callable[[str | None], str] | None = None) -> dict:
+    def run(self, options: Options, pipeline: str | None = None) -> dict:
         """Runs a pipeline over the module and returns the report that it writes.
 
         Costs are aligned first, so that both sides of the report are measured by the same costs.
 
         Args:
-            pipeline: another pipeline than that of the options, given the profile that estimates amend, or None.
+            pipeline: another pipeline than that of the options.
 
         Raises:
             Unscheduled: a pass failed.
         """
         with tempfile.TemporaryDirectory(prefix="commsched") as folder:
-            report_file, machine = pathlib.Path(folder, "report.json"), None
-            if options.runtime_estimation is not None:
-                profile = amended_profile(options.machine, self.importer)
-                if profile is not None:
-                    machine = str(pathlib.Path(folder, "machine.json"))
-                    pathlib.Path(machine).write_text(profile)
+            report_file = pathlib.Path(folder, "report.json")
             try:
-                if pipeline is None:
-                    self.program.run(self._aligned(options, machine).pipeline(machine, str(report_file)))
-                else:
-                    self.program.run(pipeline(machine))
+                for curve in sampled(self.importer):
+                    self.program.set_curve(curve.kind, curve.group, curve.element, curve.points)
+                self.program.run(pipeline or self._aligned(options).pipeline(str(report_file)))
             except Error as error:
                 raise Unscheduled(str(error)) from error
             return function_report(report_file)
 
-    def _aligned(self, options: Options, machine: str | None) -> Options:
+    def _aligned(self, options: Options) -> Options:
         """Aligns the costs if that is the first pass. Returns the options with the other passes."""
         if not options.aligns():
             return options
@@ -79,7 +72,7 @@ class Imported:
             return options
         given = first.removeprefix(ALIGN_COSTS).strip("{}")
         if "machine=" not in given:
-            given = f"machine={option_value(machine or options.machine)} {given}".strip()
+            given = f"machine={option_value(options.machine)} {given}".strip()
         self.program.run(f"{ALIGN_COSTS}{{{given}}}")
         return dataclasses.replace(options, passes=others or (MEASURES,))
 

@@ -1,37 +1,49 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""A user's runtime estimates as an amendment of a machine profile.
+"""A user's runtime estimates of collectives that are not nodes.
 
 Single nodes have their estimates in the module. A bucket is not a node yet, so its cost comes from a curve. The curve
-is sampled here from the same estimator for every kind, group and element type of collective, and becomes a measured
-table of the profile. An estimator that does not know `override_bytes` gives a curve that contradicts its own estimates
-of the nodes. The curve is then drawn through these estimates.
+is sampled here from the same estimator for every kind, group and element type of collective. The program takes it as
+data and not as a function, because ranks that align their costs compare it and agree on one.
+
+An estimator that does not know `override_bytes` gives a curve that contradicts its own estimates of the nodes. The
+curve is then drawn through these estimates.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import warnings
 
 import torch.fx as fx
 
-from ..options import NS_PER_MS, Estimation, machine_file, to_ns
+from ..options import NS_PER_MS, Estimation, to_ns
 from .graph import Importer
 
+# Pairs of bytes and nanoseconds, with strictly ascending bytes.
+Points = list[tuple[int, int]]
 # A node's bytes, its own estimate in nanoseconds, and the node.
 Known = tuple[int, int, fx.Node]
-# The sampled sizes: 4 KiB to 16 GiB, one point per octave. The tables are interpolated in between, log-log.
+# The sampled sizes: 4 KiB to 16 GiB, one point per octave. The curves are interpolated in between, log-log.
 SAMPLED_BYTES = [1 << k for k in range(12, 35)]
 # The kinds that are merged, for which override_bytes has a meaning.
 SAMPLED_KINDS = ("all_gather", "reduce_scatter", "all_reduce")
-# The element types that a table may name.
+# The element types that a curve may name.
 ELEMENTS = {"bf16", "f16", "f32", "f64", "i64", "i32", "i16", "i8"}
 # A curve contradicts a node if the two differ by more than this factor. An honest curve differs by much less, though it
 # is interpolated between octaves.
 CONTRADICTION = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimates:
+    """The times of collectives of one kind on one group: the arguments of `Program.set_curve`."""
+
+    kind: str
+    group: str
+    element: str | None
+    points: Points
 
 
 def override_bytes(kind: str, bytes_: int, ranks: int) -> int:
@@ -42,9 +54,9 @@ def override_bytes(kind: str, bytes_: int, ranks: int) -> int:
     return 2 * bytes_ if kind == "all_reduce" else bytes_ + bytes_ // ranks
 
 
-def sampled_tables(importer: Importer) -> list[dict]:
-    """One table per kind, group and element type of the graph. Empty if the estimator gives no answers."""
-    tables, contradicted = [], []
+def sampled(importer: Importer) -> list[Estimates]:
+    """The estimates for each kind, group and element type of the graph. Empty if the estimator gives no answers."""
+    estimates, contradicted = [], []
     if importer.estimation is None:
         return []
     for (kind, group, element), samples in importer.samples.items():
@@ -58,10 +70,8 @@ def sampled_tables(importer: Importer) -> list[dict]:
             contradicted.append(wrong)
             points = _through(known)
         if points:
-            table = {"kind": kind, "group": group[1:].strip('"'), "points": points}
-            if element in ELEMENTS:
-                table["element"] = element
-            tables.append(table)
+            known_element = element if element in ELEMENTS else None
+            estimates.append(Estimates(kind, group[1:].strip('"'), known_element, points))
     if contradicted:
         node, own, asked = contradicted[0]
         warnings.warn(
@@ -70,7 +80,7 @@ def sampled_tables(importer: Importer) -> list[dict]:
             "it says of the nodes, and merged ones are interpolated",
             stacklevel=2,
         )
-    return tables
+    return estimates
 
 
 def _known(estimation: Estimation, samples: list[tuple[fx.Node, int]]) -> list[Known]:
@@ -96,15 +106,16 @@ class _Curve:
         ms = self.estimation(node, override_bytes(self.kind, bytes_, self.ranks))
         return None if ms is None else to_ns(ms)
 
-    def sampled(self, node: fx.Node) -> list[dict]:
-        """The points of the table, made monotone. Empty if the estimator has no answer for one of them."""
-        points, floor = [], 1
+    def sampled(self, node: fx.Node) -> Points:
+        """The points of the curve, made monotone. Empty if the estimator has no answer for one of them."""
+        points: Points = []
+        floor = 1
         for size in SAMPLED_BYTES:
             ns = self.at(node, size)
             if ns is None:
                 return []
             floor = max(floor, ns)
-            points.append({"bytes": size, "ns": floor})
+            points.append((size, floor))
         return points
 
     def contradiction(self, known: list[Known]) -> tuple[fx.Node, int, int] | None:
@@ -127,7 +138,7 @@ def _disagree(one: int, other: int) -> bool:
     return max(one, other) > CONTRADICTION * max(1, min(one, other))
 
 
-def _through(known: list[Known]) -> list[dict]:
+def _through(known: list[Known]) -> Points:
     """A curve through the nodes' own estimates: level below the smallest, in proportion to bytes above the largest."""
     own: dict[int, int] = {}
     floor = 1
@@ -139,15 +150,4 @@ def _through(known: list[Known]) -> list[dict]:
         **own,
         SAMPLED_BYTES[-1]: round(own[largest] * SAMPLED_BYTES[-1] / largest),
     }
-    return [{"bytes": b, "ns": points[b]} for b in sorted(points) if b >= min(own) or b == SAMPLED_BYTES[0]]
-
-
-def amended_profile(machine: str | os.PathLike, importer: Importer) -> str | None:
-    """The profile `machine` with the tables in front, as JSON. None if nothing is to be amended."""
-    tables = sampled_tables(importer)
-    path = machine_file(machine)
-    if not tables or path is None:
-        return None
-    profile = json.loads(path.read_text())
-    profile["collectives"] = tables + profile.get("collectives", [])
-    return json.dumps(profile)
+    return [(b, points[b]) for b in sorted(points) if b >= min(own) or b == SAMPLED_BYTES[0]]

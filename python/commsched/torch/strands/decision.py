@@ -213,7 +213,7 @@ def recipe_of(graph: fx.Graph, options: Options, passes: str = "") -> Recipe:
     try:
         module = imported(graph, options, fused=False, split_rules=RULES)
         before = module.program.dataflow()[FUNCTION]
-        module.run(options, lambda machine: passes or pipeline_of(options, machine))
+        module.run(options, passes or pipeline_of(options))
         recipe = read_recipe(before, module.program.dataflow()[FUNCTION])
     except (Unscheduled, RecipeError) as error:
         raise Refused(str(error)) from error
@@ -222,11 +222,11 @@ def recipe_of(graph: fx.Graph, options: Options, passes: str = "") -> Recipe:
     return recipe
 
 
-def pipeline_of(options: Options, machine: str | None = None) -> str:
+def pipeline_of(options: Options) -> str:
     """The pass for these options. It merges nothing: parts must keep their names."""
     most = {} if options.strands == "auto" else {"max-strands": options.strands}
     given: dict[str, Any] = {
-        "machine": option_value(machine or options.machine),
+        "machine": option_value(options.machine),
         "bucketing": "false",
         "collective-order": options.collective_order,
         **most,
