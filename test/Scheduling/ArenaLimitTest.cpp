@@ -12,9 +12,9 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Lenses/ArenaLimit.h"
-#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "Problem/ProblemPrinter.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"

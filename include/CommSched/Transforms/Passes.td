@@ -96,7 +96,9 @@ def CommSchedule : Pass<"comm-schedule"> {
     (`docs/guide/Remarks.md`).
   }];
   let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption, LimitedMemoryOption,
-                 ObjectiveOption] # solverOptions;
+                 ObjectiveOption,
+                 ListOption<"without", "without", "std::string",
+                            "phases of the search and lenses to leave out, by name, to see what each of them earns">] # solverOptions;
 }
 
 def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {

@@ -59,7 +59,8 @@ Schedule scheduleFromUndisturbed(const Problem &problem, const ScheduleOptions &
 /// Adds the steps and the answers of an earlier search to an answer, and its defect if the answer has none.
 void addEffort(Schedule &answer, const Schedule &earlier);
 
-/// The answer of a search for the order alone: the one that led to `answer`, or one of its own. None if that is `answer`.
+/// The answer of a search for the order alone: the one that led to `answer`, or one of its own. None if that is
+/// `answer`.
 std::optional<Schedule> orderAloneOf(const Problem &problem, const ScheduleOptions &options, const Schedule &answer,
                                      InnerSolver inner);
 

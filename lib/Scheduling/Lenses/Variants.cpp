@@ -25,7 +25,7 @@ bool commsched::offersVariants(const Problem &problem, const ScheduleOptions &) 
 /// `given`, or a shorter answer with variants.
 static Schedule chooseFrom(const Problem &problem, const ScheduleOptions &options, Schedule given, InnerSolver inner) {
   const Schedule earlier = given;
-  VariantSearch search(problem, options, std::max(given.limit, given.peak), std::move(given), inner);
+  VariantSearch search(problem, options, std::max(earlier.limit, earlier.peak), std::move(given), inner);
   search.run(mulDiv(effortOf(problem, options), kVariantPercent, 100));
   Schedule answer = search.best();
   answer.steps = earlier.steps + search.steps();

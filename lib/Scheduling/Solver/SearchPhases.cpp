@@ -11,8 +11,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "SearchPhases.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "ExactSearch.h"
 #include "Portfolio.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
 using namespace commsched;
@@ -30,6 +32,14 @@ static constexpr SearchPhase kPhases[] = {
 };
 
 llvm::ArrayRef<SearchPhase> commsched::searchPhases() { return kPhases; }
+
+std::vector<llvm::StringRef> commsched::phaseNames() {
+  std::vector<llvm::StringRef> names;
+  for (const SearchPhase &phase : kPhases)
+    if (!llvm::is_contained(names, phase.name))
+      names.push_back(phase.name);
+  return names;
+}
 
 void commsched::decodePortfolio(SearchState &state) {
   const std::vector<Policy> policies = portfolio(state.facts);

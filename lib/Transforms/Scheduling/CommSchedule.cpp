@@ -141,6 +141,8 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
     memory = *budget;
     if (objective == Objective::Regret && limitedMemory == LimitedMemory::Arena)
       return emitError(UnknownLoc::get(context)) << "'objective=regret' has no effect with 'limit=arena'";
+    if (failed(checkWithout(context)))
+      return failure();
     model = loadCostModel(context, machine);
     return success(model != nullptr);
   }
@@ -161,6 +163,18 @@ private:
 
   LoadOptions loadOptions() const final { return solverOptions().load; }
   bool stampsUnchanged() const final { return true; }
+
+  /// Fails if there is no such phase or lens as the option `without` names.
+  LogicalResult checkWithout(MLIRContext *context) const {
+    std::vector<StringRef> known = phaseNames();
+    llvm::append_range(known, lensNames());
+    for (const std::string &name : without)
+      if (!llvm::is_contained(known, name))
+        return emitError(UnknownLoc::get(context))
+               << "'without=" << name << "' names no phase of the search and no lens; expected some of "
+               << llvm::join(known, ", ");
+    return success();
+  }
 
   /// The threads of the context, unless its user has switched them off.
   static Executor threadsOf(MLIRContext *context) {
@@ -183,6 +197,7 @@ private:
     options.executor = threadsOf(work.loaded.nodes.getBlock().getParentOp()->getContext());
     options.objective = objective;
     options.limitedMemory = limitedMemory;
+    options.without.assign(without.begin(), without.end());
     Block &block = work.loaded.nodes.getBlock();
     PassJournal *journal = journalOf(block.getParentOp()->getContext());
     SearchWatch watch(block, journal, options);

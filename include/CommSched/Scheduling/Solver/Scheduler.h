@@ -26,6 +26,10 @@ namespace commsched {
 /// (Schedule::isWithinLimit). With ScheduleOptions::bucketing it is never slower than without.
 Schedule scheduleCore(const Problem &problem, const ScheduleOptions &options);
 
+/// The names of the phases of the search, each once, in the order in which they first run, for
+/// ScheduleOptions::without.
+std::vector<llvm::StringRef> phaseNames();
+
 } // namespace commsched
 
 #endif // COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
