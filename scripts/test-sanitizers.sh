@@ -34,7 +34,7 @@ cmake --preset tsan "${options[@]}" >build/tsan-configure.log 2>&1 || {
   fail "configuring failed"
 }
 start=$SECONDS
-ninja -C build/tsan EmulatorTests RuntimeNcclTests RuntimeTests RuntimeSeamTests RuntimePlainC RuntimeTcpTests RuntimeTcpScenario RuntimeMpiTests \
+ninja -C build/tsan EmulatorTests RuntimeNcclTests RuntimeTests RuntimeSeamTests RuntimePlainC RuntimeControlTests RuntimeControlScenario RuntimeMpiTests \
   >build/tsan-build.log 2>&1 || {
   tail -n 60 build/tsan-build.log
   fail "the build failed; all of its output is in build/tsan-build.log"
@@ -43,9 +43,9 @@ say "built the runtime with the thread sanitizer in $((SECONDS - start)) s"
 build/tsan/bin/RuntimeTests --gtest_brief=1 --gtest_repeat=3 --gtest_shuffle
 build/tsan/bin/RuntimeSeamTests --gtest_brief=1
 build/tsan/bin/RuntimePlainC
-build/tsan/bin/RuntimeTcpTests --gtest_brief=1
+build/tsan/bin/RuntimeControlTests --gtest_brief=1
 abi=$(sed -n 's/^#define COMMRT_ABI_VERSION \([0-9]*\)u$/\1/p' include/CommSched/Runtime/Runtime.h)
-python3 -B test/Runtime/tcp_scenarios.py build/tsan/bin/RuntimeTcpScenario "$abi"
+python3 -B test/Runtime/control_scenarios.py build/tsan/bin/RuntimeControlScenario "$abi"
 # The emulated CUDA runtime, with a thread for each stream and in random orders: a removed wait is a race in each.
 build/tsan/bin/EmulatorTests --gtest_brief=1
 for seed in 0 1 2; do

@@ -49,9 +49,9 @@ LIMIT_S = 600
 MOST_OUTPUT = 20_000
 # A pack has to pass through places that take no more.
 MOST_PACKED = 60 << 20
-PROGRAMS = ("RuntimeTests", "RuntimeProcessTests", "RuntimeTcpScenario", "RuntimeNcclTests", "RuntimeNcclScenario")
+PROGRAMS = ("RuntimeTests", "RuntimeProcessTests", "RuntimeControlScenario", "RuntimeNcclTests", "RuntimeNcclScenario")
 # Scripts that start ranks as processes; a pack takes them along.
-SCRIPTS = ("tcp_job.py", "tcp_scenarios.py", "nccl_scenarios.py")
+SCRIPTS = ("tcp_job.py", "control_scenarios.py", "nccl_scenarios.py")
 CUDA_NAMES = ("libcudart.so.13", "libcudart.so.12")
 NCCL_NAMES = ("libnccl.so.2",)
 NVRTC_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
@@ -329,7 +329,7 @@ def processes_that_fail(context: Context) -> Step:
 def control_plane(context: Context) -> Step:
     version = (ROOT / "include" / "CommSched" / "Runtime" / "Runtime.h").read_text()
     abi = version.split("#define COMMRT_ABI_VERSION ")[1].split("u")[0]
-    return context.script("control plane", "tcp_scenarios.py", "RuntimeTcpScenario", 0, abi)
+    return context.script("control plane", "control_scenarios.py", "RuntimeControlScenario", 0, abi)
 
 
 def programs_of_kernels(context: Context) -> Step:

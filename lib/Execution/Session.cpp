@@ -20,29 +20,38 @@
 using namespace llvm;
 using namespace commsched;
 
-/// The backend of the options, or else the launcher's.
-static Expected<std::string> findBackend(const SessionOptions &options) {
-  if (!options.backend.empty())
-    return options.backend;
+/// What the launcher of this process says.
+static Expected<commrt_launch> readLaunch() {
   commrt_launch launch = {};
   launch.struct_size = sizeof(launch);
   char message[2048];
   if (commrt_launch_read(&launch, message, sizeof(message)) != COMMRT_OK)
     return createStringError(message);
-  return std::string(launch.backend);
+  return launch;
+}
+
+Expected<std::string> Session::launchedBackend() {
+  Expected<commrt_launch> launch = readLaunch();
+  if (!launch)
+    return launch.takeError();
+  return std::string(launch->backend);
 }
 
 /// Whether the ranks of a backend are processes that something else has started.
-static bool isLaunchedBackend(StringRef name) { return name == "mpi" || name == "tcp"; }
+static Expected<bool> isLaunchedBackend(StringRef name) {
+  if (name != "nccl")
+    return name == "mpi";
+  Expected<commrt_launch> launch = readLaunch();
+  if (!launch)
+    return launch.takeError();
+  return launch->rank >= 0;
+}
 
 Session::Session(const SessionOptions &options) : options(options) {}
 
-Expected<bool> Session::mayBeShared(const SessionOptions &options) {
-  Expected<std::string> name = findBackend(options);
-  if (!name)
-    return name.takeError();
+bool Session::mayBeShared(const SessionOptions &options) {
   SmallVector<StringRef> parts;
-  StringRef(*name).split(parts, ',');
+  StringRef(options.backend).split(parts, ',');
   return any_of(parts, [](StringRef part) { return part != "threads" && part != "sim"; });
 }
 
@@ -62,15 +71,15 @@ bool commsched::isDeviceEmulated() {
 
 Expected<std::unique_ptr<Session>> Session::open(const SessionOptions &sessionOptions, int64_t wanted) {
   std::unique_ptr<Session> session(new Session(sessionOptions));
-  Expected<std::string> name = findBackend(sessionOptions);
-  if (!name)
-    return name.takeError();
   char message[2048];
   commrt_options options;
   commrt_options_init(&options);
-  options.backend = name->c_str();
+  options.backend = sessionOptions.backend.c_str();
   options.ranks = sessionOptions.ranks;
-  if (options.ranks == 0 && !isLaunchedBackend(*name))
+  Expected<bool> isLaunched = isLaunchedBackend(sessionOptions.backend);
+  if (!isLaunched)
+    return isLaunched.takeError();
+  if (options.ranks == 0 && !*isLaunched)
     options.ranks = static_cast<int32_t>(wanted);
   options.timeout_ns = sessionOptions.timeoutMs * 1'000'000;
   options.trace = sessionOptions.trace;

@@ -11,7 +11,7 @@
 # passes in random order, runs them, and compares results and arguments bit for bit. A program may be refused for a reason
 # that a document gives (fuzz/refusals.py), and for no other. A program that fails is made small and printed.
 #
-#   fuzz_programs.py --bin FOLDER [--first 0] [--count 160] [--seconds S] [--backends threads,nccl,mpi,tcp]
+#   fuzz_programs.py --bin FOLDER [--first 0] [--count 160] [--seconds S] [--backends threads,nccl,mpi]
 #                    [--pipelines 5] [--log FILE] [--keep FOLDER] [--reports 3] [--refusals 0]
 #
 # --first commit takes the seed from the commit, and prints the command that repeats the run with it. Seeds of one batch

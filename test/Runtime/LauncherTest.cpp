@@ -106,9 +106,9 @@ TEST(Launcher, Backends) {
   EXPECT_STREQ(backendOf({}), "threads");
   EXPECT_STREQ(backendOf(ofOpenMpi), "mpi");
   EXPECT_STREQ(backendOf({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}), "mpi");
-  EXPECT_STREQ(backendOf(ofTorchrun), "tcp");
-  EXPECT_STREQ(backendOf({{"COMMRT_RANK", "0"}, {"COMMRT_SIZE", "1"}}), "tcp");
-  EXPECT_STREQ(backendOf(ofSlurm), "tcp");
+  EXPECT_STREQ(backendOf(ofTorchrun), "nccl");
+  EXPECT_STREQ(backendOf({{"COMMRT_RANK", "0"}, {"COMMRT_SIZE", "1"}}), "nccl");
+  EXPECT_STREQ(backendOf(ofSlurm), "nccl");
   EXPECT_STREQ(backendOf({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "0"}}), "threads");
 }
 
@@ -127,7 +127,7 @@ TEST(Launcher, CFunction) {
   EXPECT_EQ(launch.ranks, 3);
   EXPECT_EQ(launch.local_rank, -1);
   EXPECT_STREQ(launch.launcher, "COMMRT_RANK");
-  EXPECT_STREQ(launch.backend, "tcp");
+  EXPECT_STREQ(launch.backend, "nccl");
   commrt_launch shorter = {};
   shorter.struct_size = offsetof(commrt_launch, ranks);
   shorter.ranks = 77;

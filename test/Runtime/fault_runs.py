@@ -17,8 +17,6 @@ import sys
 import tempfile
 import time
 
-import tcp_job
-
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = HERE / "Inputs" / "step.mlir"
 STARTS = 8
@@ -42,8 +40,6 @@ SHORT_TIMEOUT = ("drop", "hang", "stall", "order")
 LONG_TIMEOUT_MS = 3_600_000
 # A net against hangs: the start of all ranks, and from an error to the end.
 GRACE_S = 120
-# Backends with a process per rank.
-PROCESSES = ("mpi", "tcp")
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -105,8 +101,6 @@ class Runner:
         command = [str(self.options.bin / "comm-run"), str(PROGRAM), f"--timeout-ms={timeout_ms}", "--print"]
         command += [f"--fault={fault}"] if fault else []
         limit = 2 * self.options.timeout_ms / 1000 + GRACE_S
-        if backend == "tcp":
-            return self.run_processes(command + ["--backend=tcp"], limit)
         if backend == "mpi":
             command = ["mpirun", "-np", str(RANKS), "--output-filename", str(logs)] + command
         else:
@@ -135,34 +129,6 @@ class Runner:
             shutil.rmtree(logs, ignore_errors=True)
         return code, out, errors, time.monotonic() - begin
 
-    def run_processes(self, command, limit):
-        """As `run`, with a process per rank that finds the others by itself."""
-        begin = time.monotonic()
-        port = tcp_job.free_port()
-        files, processes = [], []
-        for rank in range(RANKS):
-            # Ranks start one after the other, however short the timeout of what they do then is.
-            environment = dict(self.environment, COMMRT_START_TIMEOUT_MS="3600000")
-            environment.update(tcp_job.variables("commrt", rank, RANKS, port))
-            files.append((tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")))
-            processes.append(subprocess.Popen(command, stdout=files[-1][0], stderr=files[-1][1], env=environment))
-        codes = []
-        for process in processes:
-            try:
-                codes.append(process.wait(max(0, begin + limit - time.monotonic())))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                codes.append(None)
-        outs, errors = [], []
-        for out, err in files:
-            for file, texts in ((out, outs), (err, errors)):
-                file.seek(0)
-                texts.append(file.read())
-                file.close()
-        code = None if None in codes else next((code for code in codes if code != 0), 0)
-        return code, "".join(outs), errors, time.monotonic() - begin
-
     def leftovers(self):
         """What is still there a moment after the run."""
         for _ in range(30):
@@ -184,10 +150,10 @@ def judge(kind, fault_rank, backend, code, out, errors, healthy):
         return "" if out == healthy else "the results differ from those of a run without faults"
     if allowed == {None}:
         return f"ended with exit code {code}"
-    if backend in PROCESSES and len(errors) != RANKS:
+    if backend == "mpi" and len(errors) != RANKS:
         return f"output of {len(errors)} ranks"
     for rank, text in enumerate(errors):
-        if backend in PROCESSES and rank == fault_rank and kind in ("die", "stall"):
+        if backend == "mpi" and rank == fault_rank and kind in ("die", "stall"):
             continue
         statuses = re.findall(r"comm-run: error: ([a-z ]+): ", text)
         if not statuses:
@@ -205,7 +171,6 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=HERE.parents[1] / "build" / "bin")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--mpi", type=int, default=0, help="how many of them run under mpirun")
-    parser.add_argument("--tcp", type=int, default=0, help="how many of the others are processes that find each other")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--timeout-ms", type=int, default=1000)
     options = parser.parse_args()
@@ -216,8 +181,7 @@ def main():
     slowest, used = collections.Counter(), collections.Counter()
     try:
         healthy = {}
-        others = [backend for backend in PROCESSES if getattr(options, backend)]
-        for backend in ["threads", "sim"] + others:
+        for backend in ["threads", "sim"] + ["mpi"] * (options.mpi > 0):
             code, out, errors, _ = runner.run(backend, None)
             if code != 0:
                 sys.exit(f"{backend}: a run without faults failed: {errors}")
@@ -228,8 +192,6 @@ def main():
             # Spread evenly, so that a small count has both.
             is_mpi = (number + 1) * options.mpi // options.count > number * options.mpi // options.count
             backend = "mpi" if is_mpi else ("sim" if number % 5 == 4 else "threads")
-            if not is_mpi and used["tcp"] < options.tcp and number % 5 != 4:
-                backend = "tcp"
             kind = kinds[used[backend] % len(kinds)]
             used[backend] += 1
             fault_rank = rng.randrange(RANKS)

@@ -42,8 +42,8 @@ static cl::opt<int> ranks("ranks", cl::desc("Number of ranks (default: as many a
                           cl::value_desc("N"), cl::init(0), cl::cat(category));
 static cl::opt<std::string> backend(
     "backend",
-    cl::desc("Backend (threads, sim, tcp, mpi, ...), or several with commas, of which the first that opens is used "
-             "(default: mpi under mpirun, tcp under torchrun, otherwise threads)"),
+    cl::desc("Backend (threads, sim, mpi, nccl, ...), or several with commas, of which the first that opens is used "
+             "(default: mpi under mpirun, nccl under torchrun, otherwise threads)"),
     cl::value_desc("name"), cl::cat(category));
 static cl::opt<std::string> entry("entry", cl::desc("Function to run (default: main, or the only public one)"),
                                   cl::value_desc("name"), cl::cat(category));
@@ -374,10 +374,7 @@ static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> s
 /// program is read. `session` outlives the context's passes.
 static Error prepareForPasses(mlir::MLIRContext &context, const SessionOptions &options,
                               std::unique_ptr<Session> &session) {
-  Expected<bool> mayBeShared = Session::mayBeShared(options);
-  if (!mayBeShared)
-    return mayBeShared.takeError();
-  if (*mayBeShared) {
+  if (Session::mayBeShared(options)) {
     Expected<std::unique_ptr<Session>> opened = Session::open(options, 1);
     if (!opened)
       return opened.takeError();
@@ -469,11 +466,17 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
                             isPredicted(),
                             /*poison=*/!comparePaths.empty() || !compareBackend.empty(),
                             emulate};
+  if (options.backend.empty()) {
+    Expected<std::string> launched = Session::launchedBackend();
+    if (!launched)
+      return report(launched.takeError());
+    options.backend = *launched;
+  }
   std::unique_ptr<Session> session;
   if (!passes.empty())
     if (Error error = prepareForPasses(context, options, session))
       return report(std::move(error));
-  bool isForDevice = isDeviceBackend(backend);
+  bool isForDevice = isDeviceBackend(options.backend);
   int code = EXIT_SUCCESS;
   for (auto [index, part] : enumerate(parts)) {
     int partCode = EXIT_SUCCESS;

@@ -20,7 +20,7 @@ namespace commsched {
 
 struct SessionOptions {
   int32_t ranks = 0;   ///< 0: as many as the programs' groups require
-  std::string backend; ///< empty: mpi under mpirun, tcp under another launcher, otherwise threads
+  std::string backend; ///< a name, or several with commas
   std::string fault;
   int64_t timeoutMs = 60000;
   int64_t iterations = 1;
@@ -61,9 +61,11 @@ public:
   /// Opens a job of at least `wanted` ranks, unless the options or the launcher determine the number.
   static llvm::Expected<std::unique_ptr<Session>> open(const SessionOptions &options, int64_t wanted);
   ~Session();
-  /// Whether other processes may have the other ranks, by the options and the launcher. The error comes from the
-  /// launcher's environment.
-  static llvm::Expected<bool> mayBeShared(const SessionOptions &options);
+  /// The backend for a user who names none: mpi under mpirun, nccl under another launcher, otherwise threads. The error
+  /// comes from the launcher's environment.
+  static llvm::Expected<std::string> launchedBackend();
+  /// Whether other processes may have the other ranks.
+  static bool mayBeShared(const SessionOptions &options);
 
   /// The numbers that each rank passes, by rank; `own` has the same length on all ranks. If this process has all ranks,
   /// it passes them for each. The error says that a rank did not take part.

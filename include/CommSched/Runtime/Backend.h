@@ -265,8 +265,9 @@ typedef struct commrt_backend {
 /// of built-in backends, nor for a name that another table has.
 COMMRT_API int32_t commrt_backend_register(const commrt_backend *backend);
 
-/// [any thread] The table of backend `name` as commrt_job_create finds it, for a backend that is built over another
-/// one. Its library stays loaded. On an error *backend is NULL and `message` (may be NULL) says why.
+/// [any thread] The table of backend `name` as commrt_job_create finds it, or of the control plane, `tcp`, for a
+/// backend that is built over another one. Its library stays loaded. On an error *backend is NULL and `message` (may be
+/// NULL) says why.
 COMMRT_API int32_t commrt_backend_find(const char *name, const commrt_backend **backend, char *message, size_t size);
 
 /// What libcommrt_NAME.so exports. NULL if it cannot serve that version.

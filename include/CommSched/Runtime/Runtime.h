@@ -133,8 +133,8 @@ COMMRT_API int64_t commrt_dtype_size(int32_t dtype);
 
 typedef struct commrt_options {
   uint32_t struct_size;    ///< the caller's sizeof(commrt_options); set by commrt_options_init
-  int32_t ranks;           ///< number of ranks; mpi and tcp take it from the launcher when 0. Default 1 (they: 0)
-  const char *backend;     ///< "threads" (default), "sim", "tcp", "mpi", a registered name, or the NAME of a
+  int32_t ranks;           ///< number of ranks; 0: mpi and nccl take it from the launcher. Default 1 (mpi: 0)
+  const char *backend;     ///< "threads" (default), "sim", "mpi", "nccl", a registered name, or the NAME of a
                            ///< libcommrt_NAME.so; several with commas: the first that opens is taken
   int64_t timeout_ns;      ///< the longest wait; default 60 s, environment COMMRT_TIMEOUT_MS
   int32_t workers;         ///< threads, sim: threads that carry out collectives; 0 = up to 4
@@ -167,7 +167,7 @@ typedef struct commrt_launch {
   int32_t local_rank;   ///< among the processes of this machine; -1 if the launcher does not say
   const char *launcher; ///< "COMMRT_RANK", "torchrun", "Open MPI", "PMIx", "PMI" or "Slurm"; "" if none. Static storage
   const char
-      *backend; ///< the backend for a program that does not choose one: "threads", "mpi" or "tcp". Static storage
+      *backend; ///< the backend for a program that does not choose one: "threads", "mpi" or "nccl". Static storage
 } commrt_launch;
 /// [any thread] Fills the members that lie within launch->struct_size. COMMRT_ERR_INVALID, with one line in `message`,
 /// if the variables are malformed or contradict each other.
@@ -179,7 +179,7 @@ COMMRT_API const char *commrt_job_backend(const commrt_job *job);
 /// characters; "" if it has none. For keys of measurements. Returns the length.
 COMMRT_API int32_t commrt_job_identify(commrt_job *job, char *text, size_t size);
 /// [any thread] 1 if reductions run in rank order, whatever the timing, so that their bits depend on the inputs alone
-/// and are those of every other such backend (threads, sim, tcp, mpi); otherwise 0.
+/// and are those of every other such backend (threads, sim, mpi); otherwise 0.
 COMMRT_API int32_t commrt_job_is_rank_ordered(const commrt_job *job);
 /// [any thread] Ranks of the job.
 COMMRT_API int32_t commrt_job_ranks(const commrt_job *job);
@@ -321,7 +321,7 @@ COMMRT_API int32_t commrt_all_reduce_start(commrt_group *group, const void *in, 
 /// [own thread, start] The sum of the members' inputs in one shot: every member reads all inputs itself, in one round.
 /// For small sums in memory that the members reach. `in` and `out` must not overlap, as others read `in` while `out` is
 /// written; `in` may be written again after the wait. All members call this or all call commrt_all_reduce_start. The
-/// result has the same bits. The backends threads and mpi have such a path; nccl and tcp carry out an ordinary
+/// result has the same bits. The backends threads and mpi have such a path; nccl carries out an ordinary
 /// all_reduce.
 COMMRT_API int32_t commrt_all_reduce_one_shot_start(commrt_group *group, const void *in, void *out, int64_t count,
                                                     int32_t dtype, int64_t site, commrt_token **token);

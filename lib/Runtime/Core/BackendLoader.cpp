@@ -20,9 +20,12 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <link.h>
+#include <string_view>
 #include <vector>
 
 using namespace commsched::runtime;
+
+static constexpr std::string_view kControlName = "tcp";
 
 /// The folder of this library, absolute, with a slash; empty if unknown.
 static std::string ownFolder() {
@@ -110,7 +113,7 @@ static const commrt_backend *findRegistered(const std::string &name) {
 
 int32_t commrt_backend_register(const commrt_backend *backend) {
   if (!whyUnusable(backend).empty() || std::strcmp(backend->name, "threads") == 0 ||
-      std::strcmp(backend->name, "sim") == 0 || std::strcmp(backend->name, "tcp") == 0)
+      std::strcmp(backend->name, "sim") == 0 || backend->name == kControlName)
     return COMMRT_ERR_INVALID;
   Registry &known = registry();
   Lock lock(known.mutex);
@@ -148,8 +151,10 @@ const commrt_backend *commsched::runtime::loadBackend(const std::string &name, v
     return threadsBackend();
   if (name == "sim")
     return simBackend();
-  if (name == "tcp")
-    return tcpBackend();
+  if (name == kControlName) {
+    error = "'tcp' is a control plane and moves no data; expected a backend that does: threads, sim, mpi or nccl";
+    return nullptr;
+  }
   if (const commrt_backend *registered = findRegistered(name))
     return registered;
   bool isName = !name.empty();
@@ -179,7 +184,7 @@ int32_t commrt_backend_find(const char *name, const commrt_backend **backend, ch
     return COMMRT_ERR_INVALID;
   void *library = nullptr; // stays
   std::string error;
-  *backend = loadBackend(name, &library, error);
+  *backend = name == kControlName ? controlPlane() : loadBackend(name, &library, error);
   copyText(error, message, size);
   return *backend ? COMMRT_OK : COMMRT_ERR_BACKEND;
 }

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// threads, sim and tcp are part of the core; every other backend is a shared library of its own, so that the core needs
-// neither MPI nor a GPU.
+// threads, sim and the control plane are part of the core; every other backend is a shared library of its own, so that
+// the core needs neither MPI nor a GPU.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -25,7 +25,8 @@ void unloadBackend(void *library);
 
 const commrt_backend *threadsBackend();
 const commrt_backend *simBackend();
-const commrt_backend *tcpBackend();
+/// Processes over plain sockets. It moves no data, so loadBackend refuses its name, `tcp`.
+const commrt_backend *controlPlane();
 } // namespace commsched::runtime
 
 #endif // COMMSCHED_LIB_RUNTIME_CORE_BACKENDLOADER_H

@@ -126,7 +126,7 @@ const char *commsched::runtime::backendFor(const Launch &launch) {
     return "mpi";
   // An interactive step of Slurm is one task, in which threads are what is meant.
   bool isAlone = launcher == "Slurm" && launch.ranks == 1;
-  return launcher.empty() || isAlone ? "threads" : "tcp";
+  return launcher.empty() || isAlone ? "threads" : "nccl";
 }
 
 /// The launcher's name for as long as the library is loaded.

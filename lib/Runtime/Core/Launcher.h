@@ -39,7 +39,7 @@ struct Launch {
 /// wrong value. No launcher at all is not an error.
 std::string readLaunch(const Environment &environment, Launch &launch);
 
-/// The backend for a program that does not choose one: mpi where MPI's launcher started the process, tcp where another
+/// The backend for a program that does not choose one: mpi where MPI's launcher started the process, nccl where another
 /// one did, otherwise threads. Static storage.
 const char *backendFor(const Launch &launch);
 

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Ranks find each other, compare schedules and tell each other of errors by another backend of this runtime: mpi, tcp,
-// or threads where all ranks live in this process. It moves no data.
+// Ranks find each other, compare schedules and tell each other of errors over mpi, over the runtime's own control
+// plane (tcp), or over threads where all ranks live in this process. It moves no data.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -145,7 +145,7 @@ class Judge:
         said, known = failures_by_part(done), len(self.failures)
         failed = list(said)
         # Without a list of what failed, or where ranks are processes, any of them may be the one.
-        if not failed or done.crashed or done.code is None or backend in ("mpi", "tcp"):
+        if not failed or done.crashed or done.code is None or backend == "mpi":
             failed = range(len(made))
         for i in failed:
             for passes, path in variants:

@@ -10,14 +10,13 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 MARKER = "// -----\n"
 PYTHON = str(pathlib.Path(__file__).resolve().parents[3] / "python")  # where commsched_verify is
-BACKENDS = ("threads", "mpi", "tcp", "nccl")
+BACKENDS = ("threads", "mpi", "nccl")
 CRASHES = re.compile(r"PLEASE submit a bug report|Stack dump|Assertion .* failed|AddressSanitizer|LLVM ERROR")
 
 
@@ -85,8 +84,6 @@ class Tools:
             command += ["--emulate-costs", "--fault", f"delay@{seed % 7}:rank={seed % ranks}:ms=1"]
         if backend == "mpi":
             return run([*self.mpirun, "-np", str(ranks), *command], timeout, self.environment)
-        if backend == "tcp":
-            return self.processes(command, ranks, timeout)
         environment = dict(self.environment)
         command += ["--ranks", str(ranks)]
         if backend == "nccl":
@@ -100,27 +97,6 @@ class Tools:
                     del command[at:at + 2]
             command += ["--backend", "nccl"]
         return run(command, timeout, environment)
-
-    def processes(self, command, ranks, timeout):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        running = []
-        for rank in range(ranks):
-            environment = dict(self.environment, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), COMMRT_SIZE=str(ranks),
-                               COMMRT_RANK=str(rank))
-            running.append(subprocess.Popen([*command, "--backend", "tcp"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                            text=True, errors="replace", env=environment, start_new_session=True))
-        ended, end = [], time.time() + timeout
-        for process in running:
-            try:
-                out, err = process.communicate(timeout=max(0.1, end - time.time()))
-                ended.append(Done(process.returncode, out, err))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                ended.append(Done(None, *process.communicate()))
-        code = None if any(d.code is None for d in ended) else max((d.code for d in ended), key=abs)
-        return Done(code, "".join(d.out for d in ended), "".join(d.err for d in ended))
 
 
 def by_part(text, path, parts):

@@ -10,7 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Tcp/Socket.h"
+#include "Control/Socket.h"
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>

@@ -11,11 +11,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Tcp/Connection.h"
+#include "Control/Connection.h"
 #include <algorithm>
 
 using namespace commsched::runtime;
-using namespace commsched::runtime::tcp;
+using namespace commsched::runtime::control;
 
 /// Memory for a frame's body is taken in steps: at least this much, at most as much again as has arrived.
 static constexpr size_t kLeastStep = 64 << 10;
@@ -24,7 +24,7 @@ static constexpr size_t kMostAtOnce = 8 << 20;
 
 void Connection::flushLocked() {
   while (!outgoing.empty() && !isBroken) {
-    const Block &frame = outgoing.front();
+    const Bytes &frame = outgoing.front();
     size_t count = 0;
     switch (socket.write(frame.data() + written, frame.size() - written, count)) {
     case Transfer::later:
@@ -45,7 +45,7 @@ void Connection::flushLocked() {
     outgoing.clear();
 }
 
-void Connection::post(Block frame) {
+void Connection::post(Bytes frame) {
   Lock lock(mutex);
   if (isBroken)
     return;
@@ -69,8 +69,8 @@ void Connection::flush() {
 
 Connection::Status Connection::fill(size_t wanted) {
   while (bodyRead < wanted) {
-    if (bodyRead == body.size() && !body.resize(bodyRead + std::min(wanted - bodyRead, std::max(kLeastStep, bodyRead))))
-      return Status::memory;
+    if (bodyRead == body.size())
+      body.resize(bodyRead + std::min(wanted - bodyRead, std::max(kLeastStep, bodyRead)));
     size_t count = 0;
     Transfer transfer = socket.read(body.data() + bodyRead, body.size() - bodyRead, count);
     if (transfer != Transfer::done)
@@ -107,7 +107,8 @@ Connection::Status Connection::receive(const Handler &handler) {
       return status;
     if (bodyRead < length)
       return Status::open;
-    Block frame = std::move(body);
+    Bytes frame = std::move(body);
+    body.clear();
     bodyRead = 0;
     header.clear();
     if (!handler(kind, frame))

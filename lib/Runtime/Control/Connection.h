@@ -11,17 +11,17 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#ifndef COMMSCHED_LIB_RUNTIME_TCP_CONNECTION_H
-#define COMMSCHED_LIB_RUNTIME_TCP_CONNECTION_H
+#ifndef COMMSCHED_LIB_RUNTIME_CONTROL_CONNECTION_H
+#define COMMSCHED_LIB_RUNTIME_CONTROL_CONNECTION_H
 
+#include "Control/Protocol.h"
+#include "Control/Socket.h"
 #include "Core/Guarded.h"
-#include "Tcp/Protocol.h"
-#include "Tcp/Socket.h"
 #include <chrono>
 #include <deque>
 #include <functional>
 
-namespace commsched::runtime::tcp {
+namespace commsched::runtime::control {
 using Clock = std::chrono::steady_clock;
 
 class Connection {
@@ -31,7 +31,7 @@ public:
 
   /// [any thread] Sends a frame of encodeFrame, or a greeting, after those posted before. Never waits. What is posted
   /// to a connection that is closed is dropped.
-  void post(Block frame);
+  void post(Bytes frame);
   /// [any thread] Nothing is left to be written.
   bool isFlushed();
 
@@ -43,8 +43,8 @@ public:
   /// Ends this side's half once all is written.
   void finish() { socket.finishWriting(); }
 
-  enum class Status { open, closed, malformed, memory };
-  using Handler = std::function<bool(Kind kind, Block &body)>;
+  enum class Status { open, closed, malformed };
+  using Handler = std::function<bool(Kind kind, Bytes &body)>;
   /// Reads what is there, at most a few megabytes, and calls the handler for each complete frame until one call returns
   /// false, which means that the frame was malformed.
   Status receive(const Handler &handler);
@@ -58,15 +58,15 @@ private:
   Socket socket;
   const Waker &waker;
   Mutex mutex;
-  std::deque<Block> outgoing COMMRT_GUARDED_BY(mutex);
+  std::deque<Bytes> outgoing COMMRT_GUARDED_BY(mutex);
   size_t written COMMRT_GUARDED_BY(mutex) = 0;    ///< of the first of them
   bool isBroken COMMRT_GUARDED_BY(mutex) = false; ///< writing failed; reading says why
   // Of the polling thread.
   Bytes header;
-  Block body;
+  Bytes body;
   size_t bodyRead = 0;
   void flushLocked() COMMRT_REQUIRES(mutex);
 };
-} // namespace commsched::runtime::tcp
+} // namespace commsched::runtime::control
 
-#endif // COMMSCHED_LIB_RUNTIME_TCP_CONNECTION_H
+#endif // COMMSCHED_LIB_RUNTIME_CONTROL_CONNECTION_H

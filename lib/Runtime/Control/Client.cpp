@@ -1,4 +1,4 @@
-//===- Client.cpp - Any rank but 0 of a job over tcp ------------------------------------------===//
+//===- Client.cpp - Any rank but 0 of the control plane ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,18 +6,18 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Connecting, starting works, and the frames that come back.
+// Connecting, comparing starts, and the frames that come back.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Tcp/Client.h"
+#include "Control/Client.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
 
 using namespace commsched::runtime;
-using namespace commsched::runtime::tcp;
+using namespace commsched::runtime::control;
 
 /// Between two rounds of attempts to connect.
 static constexpr auto kFirstPause = std::chrono::milliseconds(5), kLongestPause = std::chrono::milliseconds(250);
@@ -27,8 +27,6 @@ static constexpr const char *kGone = "its connection was closed: its process has
 
 Client::Client(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config)
     : launch(launch), point(point), pace(config.timeout_ns, point) {}
-
-Client::~Client() = default;
 
 //===- Opening ----------------------------------------------------------------------------------===//
 
@@ -179,17 +177,14 @@ void Client::detach() {
   if (hasLeft)
     return;
   hasLeft = true;
-  for (auto &[number, open] : works)
-    host->complete(open.work, status == COMMRT_OK ? COMMRT_ERR_ABORTED : status, 0);
+  for (auto &[number, work] : works)
+    host->complete(work, status == COMMRT_OK ? COMMRT_ERR_ABORTED : status, 0);
   works.clear();
   host = nullptr;
   connection->post(encodeFrame(Kind::leave));
 }
 
-int32_t Client::createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, Group **group) {
-  *group = nullptr;
-  if (index < 0)
-    return COMMRT_OK;
+int32_t Client::createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, Group &group) {
   Bytes body;
   Writer writer(body);
   writer.u64(numGroups);
@@ -199,34 +194,29 @@ int32_t Client::createGroup(const char *name, const int32_t *members, int32_t si
   for (int32_t i = 0; i < size; ++i)
     writer.i32(members[i]);
   connection->post(encodeFrame(Kind::group, body));
-  *group = new Group{this, numGroups++, size, index};
+  group.number = numGroups++;
   return COMMRT_OK;
 }
 
 int32_t Client::submit(const Group &group, commrt_work *work) {
-  int64_t inBytes = 0, outBytes = 0;
-  if (!sizeWork(*work, group.size, group.index, inBytes, outBytes))
-    return COMMRT_ERR_INVALID;
   Bytes body;
   Writer writer(body);
   writer.u64(numWorks); // of this thread only
   writer.u64(group.number);
-  encodeWork(*work, group.size, writer);
-  Block frame = encodeFrame(Kind::submit, body, work->in, inBytes);
-  if (frame.size() == 0)
-    return COMMRT_ERR_MEMORY;
+  encodeWork(*work, writer);
   {
     Lock lock(mutex);
     if (status != COMMRT_OK)
       return status;
-    works.emplace(numWorks++, Open{work, outBytes});
+    works.emplace(numWorks++, work);
   }
-  connection->post(std::move(frame));
+  connection->post(encodeFrame(Kind::start, body));
   return COMMRT_OK;
 }
 
-int32_t Client::combine(void *value, int64_t bytes, int64_t timeoutNs, std::string &text) {
-  Block frame = encodeFrame(Kind::value, {}, value, bytes);
+int32_t Client::combine(void *value, int64_t bytes, commrt_combine_fn, int64_t timeoutNs, std::string &text) {
+  auto *begin = static_cast<const char *>(value);
+  Bytes frame = encodeFrame(Kind::value, Bytes(begin, begin + bytes));
   std::unique_lock<std::mutex> lock(mutex);
   mutex.isHeld();
   if (status != COMMRT_OK)
@@ -255,11 +245,7 @@ int32_t Client::combine(void *value, int64_t bytes, int64_t timeoutNs, std::stri
 }
 
 void Client::abort(int32_t error, const char *message) {
-  Bytes body;
-  Writer writer(body);
-  writer.i32(error);
-  writer.text(message);
-  connection->post(encodeFrame(Kind::abort, body));
+  connection->post(encodeFailure(error, launch.rank, message));
   fail(error, launch.rank, message, /*tells=*/false);
 }
 
@@ -288,13 +274,11 @@ std::string Client::ask(uint32_t about) {
 
 std::string Client::whereabouts() {
   Lock lock(mutex);
-  auto first =
-      std::min_element(works.begin(), works.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  if (first == works.end() || !host)
+  if (works.empty() || !host)
     return "";
   constexpr size_t longest = 1024;
   char text[longest] = "";
-  host->describe(first->second.work, text, sizeof(text));
+  host->describe(works.begin()->second, text, sizeof(text));
   return "; rank " + std::to_string(launch.rank) + " is in " + text;
 }
 
@@ -303,18 +287,17 @@ std::string Client::describe() {
     return text;
   Lock lock(mutex);
   constexpr size_t shown = 3, longest = 1024;
-  std::vector<uint64_t> numbers;
-  for (auto &[number, open] : works)
-    numbers.push_back(number);
-  std::sort(numbers.begin(), numbers.end());
   std::string report;
-  for (size_t i = 0; i < numbers.size() && i < shown && host; ++i) {
+  size_t count = 0;
+  for (auto &[number, work] : works) {
+    if (!host || ++count > shown)
+      break;
     char text[longest] = "";
-    host->describe(works[numbers[i]].work, text, sizeof(text));
+    host->describe(work, text, sizeof(text));
     report += (report.empty() ? "" : "; ") + std::string(text) + " waits for rank 0, which does not answer";
   }
-  if (numbers.size() > shown)
-    report += "; and " + std::to_string(numbers.size() - shown) + " more";
+  if (works.size() > shown)
+    report += "; and " + std::to_string(works.size() - shown) + " more";
   return report;
 }
 
@@ -327,8 +310,8 @@ void Client::fail(int32_t error, int32_t rank, const std::string &text, bool tel
     if (host && tells)
       host->failed(context, error, std::max(rank, 0), text.c_str());
   }
-  for (auto &[number, open] : works)
-    host->complete(open.work, status, 0);
+  for (auto &[number, work] : works)
+    host->complete(work, status, 0);
   works.clear();
   changed.notify_all();
 }
@@ -339,28 +322,31 @@ void Client::loop() {
   while (true) {
     {
       Lock lock(mutex);
-      if (stopping || isOver)
+      if (stopping)
         return;
     }
-    pollOnce();
+    if (!pollOnce())
+      return;
     tick();
   }
 }
 
-void Client::pollOnce() {
+/// Returns false once the connection has ended. The loop ends by this, not by `isOver`, because open() may already have
+/// reset that for the next connection.
+bool Client::pollOnce() {
   short events = connection->wantsToWrite() ? POLLIN | POLLOUT : POLLIN;
   pollfd polled[] = {{waker.get(), POLLIN, 0}, {connection->get(), events, 0}};
   if (poll(polled, 2, millisecondsUntil(nextTick)) < 0)
-    return; // a signal
+    return true; // a signal
   if (polled[0].revents)
     waker.clear();
   if (polled[1].revents & POLLOUT)
     connection->flush();
   if (!(polled[1].revents & (POLLIN | POLLHUP | POLLERR)))
-    return;
-  Connection::Status how = connection->receive([&](Kind kind, Block &body) { return handle(kind, body); });
+    return true;
+  Connection::Status how = connection->receive([&](Kind kind, Bytes &body) { return handle(kind, body); });
   if (how == Connection::Status::open)
-    return;
+    return true;
   bool hasGreeted;
   {
     Lock lock(mutex);
@@ -373,8 +359,6 @@ void Client::pollOnce() {
       fail(COMMRT_ERR_INVALID, -1, "what listens at " + address + " does not answer as rank 0 of a job does");
   } else if (how == Connection::Status::closed) {
     fail(COMMRT_ERR_PEER, 0, kGone + whereabouts());
-  } else if (how == Connection::Status::memory) {
-    fail(COMMRT_ERR_MEMORY, launch.rank, "no memory for a message of rank 0");
   } else {
     fail(COMMRT_ERR_PEER, 0, "it sent something that is not a message of this version");
   }
@@ -383,9 +367,10 @@ void Client::pollOnce() {
   isDropped = wasDropped;
   isOver = true;
   changed.notify_all();
+  return false;
 }
 
-bool Client::handle(Kind kind, Block &body) {
+bool Client::handle(Kind kind, Bytes &body) {
   Reader reader(body);
   switch (kind) {
   case Kind::heartbeat:
@@ -394,21 +379,20 @@ bool Client::handle(Kind kind, Block &body) {
     return handleCompleted(reader);
   case Kind::answer:
     return handleAnswer(reader);
-  case Kind::refuse:
   case Kind::failed:
-    return handleFailed(reader, kind == Kind::refuse);
-  case Kind::welcome:
-  case Kind::begin: {
-    Lock lock(mutex);
-    state = kind == Kind::begin ? State::running : State::waiting;
-    changed.notify_all();
-    return true;
-  }
-  case Kind::missing: {
+    return handleFailed(reader);
+  case Kind::waiting: {
     std::string text = reader.text();
     Lock lock(mutex);
+    state = State::waiting;
     missing = text;
     return reader.isComplete();
+  }
+  case Kind::begin: {
+    Lock lock(mutex);
+    state = State::running;
+    changed.notify_all();
+    return true;
   }
   case Kind::result: {
     Lock lock(mutex);
@@ -425,21 +409,14 @@ bool Client::handle(Kind kind, Block &body) {
 bool Client::handleCompleted(Reader &reader) {
   uint64_t number = reader.u64();
   int32_t how = reader.i32();
-  reader.u32();
-  if (!reader.isGood())
+  if (!reader.isComplete())
     return false;
-  // Held while the data is copied: who cancels the work waits for that.
   Lock lock(mutex);
   auto found = works.find(number);
   if (found == works.end())
     return true; // cancelled meanwhile
-  Open open = found->second;
-  if (how == COMMRT_OK && reader.remaining() != static_cast<size_t>(open.outBytes))
-    return false;
+  host->complete(found->second, how, 0);
   works.erase(found);
-  if (how == COMMRT_OK && open.outBytes > 0)
-    std::memcpy(open.work->out, reader.raw(open.outBytes), open.outBytes);
-  host->complete(open.work, how, 0);
   return true;
 }
 
@@ -452,12 +429,12 @@ bool Client::handleAnswer(Reader &reader) {
   return reader.isComplete();
 }
 
-bool Client::handleFailed(Reader &reader, bool isRefused) {
-  int32_t error = reader.i32(), rank = isRefused ? -1 : reader.i32();
+bool Client::handleFailed(Reader &reader) {
+  int32_t error = reader.i32(), rank = reader.i32();
   std::string text = reader.text();
   if (!reader.isComplete() || error == COMMRT_OK)
     return false;
-  fail(error, rank, isRefused ? address + " refused rank " + std::to_string(launch.rank) + ": " + text : text);
+  fail(error, rank, rank < 0 ? address + " refused rank " + std::to_string(launch.rank) + ": " + text : text);
   return true;
 }
 

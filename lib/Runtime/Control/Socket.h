@@ -6,13 +6,13 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// What the tcp backend needs of POSIX sockets: addresses, listening, connecting, and reading and writing as much as is
-// possible at once. Sockets are closed on exec, do not raise SIGPIPE, and send small messages at once.
+// What the control plane needs of POSIX sockets: addresses, listening, connecting, and reading and writing as much as
+// is possible at once. Sockets are closed on exec, do not raise SIGPIPE, and send small messages at once.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#ifndef COMMSCHED_LIB_RUNTIME_TCP_SOCKET_H
-#define COMMSCHED_LIB_RUNTIME_TCP_SOCKET_H
+#ifndef COMMSCHED_LIB_RUNTIME_CONTROL_SOCKET_H
+#define COMMSCHED_LIB_RUNTIME_CONTROL_SOCKET_H
 
 #include <cstddef>
 #include <cstdint>
@@ -85,4 +85,4 @@ private:
 };
 } // namespace commsched::runtime
 
-#endif // COMMSCHED_LIB_RUNTIME_TCP_SOCKET_H
+#endif // COMMSCHED_LIB_RUNTIME_CONTROL_SOCKET_H

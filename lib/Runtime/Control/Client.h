@@ -1,4 +1,4 @@
-//===- Client.h - Any rank but 0 of a job over tcp --------------------------------------------===//
+//===- Client.h - Any rank but 0 of the control plane -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,53 +6,37 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One connection to rank 0. Works are sent there with what they read, and come back with what they write. One thread
-// polls the connection; a start only posts a frame.
+// One connection to rank 0, which compares what is started there. One thread polls the connection; a start only posts a
+// frame.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#ifndef COMMSCHED_LIB_RUNTIME_TCP_CLIENT_H
-#define COMMSCHED_LIB_RUNTIME_TCP_CLIENT_H
+#ifndef COMMSCHED_LIB_RUNTIME_CONTROL_CLIENT_H
+#define COMMSCHED_LIB_RUNTIME_CONTROL_CLIENT_H
 
-#include "Core/Launcher.h"
-#include "Tcp/Connection.h"
-#include "Tcp/Server.h"
+#include "Control/Endpoint.h"
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <thread>
-#include <unordered_map>
 
-namespace commsched::runtime::tcp {
-class Client {
+namespace commsched::runtime::control {
+class Client : public Endpoint {
 public:
-  /// A group as this rank sees it.
-  struct Group {
-    Client *client;
-    uint64_t number;
-    int32_t size, index;
-  };
-
   Client(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config);
-  ~Client();
 
-  /// Connects, as often as it takes, and waits until every rank has come. On an error `text` says what is wrong.
-  int32_t open(std::string &text);
-  void close();
-
-  // As in the table.
-  int32_t attach(const commrt_host *host, void *context);
-  void detach();
-  int32_t createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, Group **group);
-  int32_t submit(const Group &group, commrt_work *work);
-  int32_t combine(void *value, int64_t bytes, int64_t timeoutNs, std::string &text);
-  void abort(int32_t status, const char *message);
-  std::string describe();
+  /// Connects, again and again until the deadline, and waits until every rank has come.
+  int32_t open(std::string &text) override;
+  void close() override;
+  int32_t attach(const commrt_host *host, void *context) override;
+  void detach() override;
+  int32_t createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, Group &group) override;
+  int32_t submit(const Group &group, commrt_work *work) override;
+  int32_t combine(void *value, int64_t bytes, commrt_combine_fn combine, int64_t timeoutNs, std::string &text) override;
+  void abort(int32_t status, const char *message) override;
+  std::string describe() override;
 
 private:
-  struct Open {
-    commrt_work *work;
-    int64_t outBytes;
-  };
   enum class State { greeting, waiting, running };
 
   /// Tries the addresses until one takes the connection. Empty, or why not until the deadline.
@@ -68,12 +52,12 @@ private:
 
   // The polling thread.
   void loop();
-  void pollOnce();
+  bool pollOnce();
   void tick();
-  bool handle(Kind kind, Block &body);
+  bool handle(Kind kind, Bytes &body);
   bool handleCompleted(Reader &reader);
   bool handleAnswer(Reader &reader);
-  bool handleFailed(Reader &reader, bool isRefused);
+  bool handleFailed(Reader &reader);
 
   const Launch launch;
   const MeetingPoint point;
@@ -95,16 +79,16 @@ private:
   std::string errorText COMMRT_GUARDED_BY(mutex);
   const commrt_host *host COMMRT_GUARDED_BY(mutex) = nullptr;
   void *context COMMRT_GUARDED_BY(mutex) = nullptr;
-  std::unordered_map<uint64_t, Open> works COMMRT_GUARDED_BY(mutex); ///< in flight, by number
+  std::map<uint64_t, commrt_work *> works COMMRT_GUARDED_BY(mutex); ///< in flight, by number
   bool hasResult COMMRT_GUARDED_BY(mutex) = false;
-  Block result COMMRT_GUARDED_BY(mutex);
+  Bytes result COMMRT_GUARDED_BY(mutex);
   uint64_t numQuestions COMMRT_GUARDED_BY(mutex) = 0;
-  std::unordered_map<uint64_t, std::string> answers COMMRT_GUARDED_BY(mutex);
+  std::map<uint64_t, std::string> answers COMMRT_GUARDED_BY(mutex);
   bool isOver COMMRT_GUARDED_BY(mutex) = false;    ///< the connection has ended
   bool isDropped COMMRT_GUARDED_BY(mutex) = false; ///< it ended before rank 0 had answered the greeting
   bool hasLeft COMMRT_GUARDED_BY(mutex) = false;
   bool stopping COMMRT_GUARDED_BY(mutex) = false;
 };
-} // namespace commsched::runtime::tcp
+} // namespace commsched::runtime::control
 
-#endif // COMMSCHED_LIB_RUNTIME_TCP_CLIENT_H
+#endif // COMMSCHED_LIB_RUNTIME_CONTROL_CLIENT_H

@@ -1,9 +1,9 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Runs jobs over tcp in which a rank leaves, fails, dies, stops, comes late or never comes, and checks how each ends.
+"""Runs ranks of the control plane that leave, fail, die, stop, come late or never come, and checks how each ends.
 
-    tcp_scenarios.py RuntimeTcpScenario ABI-VERSION [NAME...]
+    control_scenarios.py RuntimeControlScenario ABI-VERSION [NAME...]
 
 Timeouts are longer than the limit of this test wherever a timeout is not what has to happen, so that a rank that does
 not notice fails the test, however fast or busy the machine is. What has to happen in an order is ordered by events:
@@ -97,9 +97,9 @@ def never_comes():
         job.start(rank)
     job.expect(
         {
-            0: r"timeout: tcp: waited 4000 ms at 127\.0\.0\.1:\d+; .*rank 2.* did not come$",
-            1: r"timeout: tcp: (rank 0: )?waited 4000 ms(;| at).* rank 2.* did not come",
-            3: r"timeout: tcp: (rank 0: )?waited 4000 ms(;| at).* rank 2.* did not come",
+            0: r"timeout: waited 4000 ms at 127\.0\.0\.1:\d+; .*rank 2.* did not come$",
+            1: r"timeout: (rank 0: )?waited 4000 ms(;| at).* rank 2.* did not come",
+            3: r"timeout: (rank 0: )?waited 4000 ms(;| at).* rank 2.* did not come",
         }
     )
 
@@ -108,15 +108,13 @@ def start_timeout():
     """The others are waited for by a deadline of their own."""
     job = Job("healthy", 2, COMMRT_START_TIMEOUT_MS="300")
     job.start(0)
-    job.expect({0: r"timeout: tcp: waited 300 ms at 127\.0\.0\.1:\d+; rank 1 did not come$"})
+    job.expect({0: r"timeout: waited 300 ms at 127\.0\.0\.1:\d+; rank 1 did not come$"})
 
 
 def first_never_comes():
     job = Job("healthy", 2, COMMRT_START_TIMEOUT_MS="1000")
     job.start(1)
-    job.expect(
-        {1: r"timeout: tcp: waited 1000 ms; rank 0 did not answer at 127\.0\.0\.1, port \d+: Connection refused$"}
-    )
+    job.expect({1: r"timeout: waited 1000 ms; rank 0 did not answer at 127\.0\.0\.1, port \d+: Connection refused$"})
 
 
 def dies_while_others_come():
@@ -126,7 +124,7 @@ def dies_while_others_come():
     with connect(job.port) as stranger:
         stranger.sendall(greeting(1, 3))
         read_frame(stranger)
-    job.expect({0: f"peer lost: tcp: rank 1: {GONE}"})
+    job.expect({0: f"peer lost: rank 1: {GONE}"})
 
 
 def two_jobs_on_one_port():
@@ -136,11 +134,11 @@ def two_jobs_on_one_port():
     wait_for_listener(first.port)
     second.start(0)
     second.expect(
-        {0: r"backend failure: tcp: cannot listen at .*: Address already in use; does another job use this port\?$"}
+        {0: r"backend failure: cannot listen at .*: Address already in use; does another job use this port\?$"}
     )
     second.started.clear()
     second.start(1)
-    second.expect({1: r"invalid argument: tcp: 127\.0\.0\.1:\d+ refused rank 1: another job uses this port$"})
+    second.expect({1: r"invalid argument: 127\.0\.0\.1:\d+ refused rank 1: another job uses this port$"})
     first.start(1)
     first.expect({0: OK, 1: OK})
 
@@ -155,7 +153,7 @@ def a_rank_twice():
         job.start(1)
         code, out, _ = job.started.pop(1).end()
         assert code == 1 and "refused rank 1: rank 1 is there already; does another job use this port?" in out, out
-    job.expect({0: f"peer lost: tcp: rank 1: {GONE}"})
+    job.expect({0: f"peer lost: rank 1: {GONE}"})
 
 
 def other_number_of_ranks():
@@ -202,16 +200,16 @@ def ipv6():
 def other_addresses():
     job = Job("healthy", 2, COMMRT_SECRET="a").start_all()
     job.expect({0: OK, 1: OK})
-    network = r"invalid argument: tcp: (others can reach )?192\.0\.2\.1:\d+( is on the network)?: set COMMRT_SECRET to "
+    network = r"invalid argument: (others can reach )?192\.0\.2\.1:\d+( is on the network)?: set COMMRT_SECRET to "
     runs("healthy", 2, [network, network], host="192.0.2.1")
     job = Job("healthy", 2, host="192.0.2.1", COMMRT_SECRET="a")
     job.start(0)
     job.expect(
-        {0: "backend failure: tcp: cannot listen at 192.0.2.1, port .*; rank 0 has to run on the machine that has this"}
+        {0: "backend failure: cannot listen at 192.0.2.1, port .*; rank 0 has to run on the machine that has this"}
     )
     job = Job("healthy", 2, host="no.such.name.invalid")
     job.start(0)
-    job.expect({0: r"invalid argument: tcp: cannot listen at no\.such\.name\.invalid, port \d+: "})
+    job.expect({0: r"invalid argument: cannot listen at no\.such\.name\.invalid, port \d+: "})
 
 
 def listens_at_the_given_address_only():
@@ -237,7 +235,7 @@ def bad_variables():
         job = Job("healthy", 2)
         job.start(0, **changes)
         code, out, _ = job.started[0].end()
-        assert code == 1 and f": invalid argument: tcp: {expected}\n" in out, out
+        assert code == 1 and f": invalid argument: {expected}\n" in out, out
 
 
 # ===- Strangers --------------------------------------------------------------------------------===#
@@ -295,7 +293,7 @@ def is_closed(stream):
         return True
 
 
-WELCOME, GROUP, SUBMIT, VALUE, ABORT, ASK = 1, 9, 10, 11, 12, 13
+BEGIN, ANSWER, GROUP, START, VALUE, ASK, FAILED = 2, 5, 6, 7, 8, 9, 11
 
 
 def strangers_are_harmless():
@@ -357,36 +355,38 @@ def greeting_in_pieces():
         stranger.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in greeting(1, 2):
             stranger.sendall(bytes([byte]))
-        assert read_frame(stranger)[0] == WELCOME
-        stranger.sendall(frame(ABORT, struct.pack("<iI", 5, 4) + b"done"))
-        job.expect({0: "aborted: (tcp: )?rank 1: done"})
+        assert read_frame(stranger)[0] == BEGIN
+        stranger.sendall(frame(FAILED, struct.pack("<iiI", 5, 1, 4) + b"done"))
+        job.expect({0: "aborted: rank 1: done"})
 
 
 def lies():
     """What a rank that knows the secret may say wrong; the job ends, rank 0 does not."""
     group = struct.pack("<QiI", 0, 1, 1) + b"g" + struct.pack("<Iii", 2, 0, 1)
-    malformed = "peer lost: (tcp: )?rank 1: it sent something that is not a message of this version"
+    malformed = "peer lost: rank 1: it sent something that is not a message of this version"
     for words in (
         frame(99),
-        frame(ABORT, length=1 << 40),
-        frame(SUBMIT, length=1 << 60),
-        frame(SUBMIT, 100 * b"\xff"),
-        frame(SUBMIT),
+        frame(FAILED, length=1 << 40),
+        frame(START, length=1 << 60),
+        frame(START, 100 * b"\xff"),
+        frame(START),
         frame(GROUP, struct.pack("<QiI", 0, 1, 1) + b"g" + struct.pack("<Iii", 2, 0, 7)),
         frame(GROUP, struct.pack("<QiI", 0, 1, 1) + b"g" + struct.pack("<Iii", 2, 1, 1)),
         frame(GROUP, group) + frame(GROUP, group),
-        frame(GROUP, group) + frame(SUBMIT, struct.pack("<QQ", 0, 0) + 40 * b"\x7f"),
+        frame(GROUP, group) + frame(START, struct.pack("<QQ", 0, 0) + 40 * b"\x7f"),
+        frame(GROUP, group) + frame(START, struct.pack("<QQiiiQI", 0, 0, 2, 0, 0, 7, 0)),
         frame(GROUP, struct.pack("<QiI", 0, 1, 0xFFFFFFFF)),
         frame(ASK, b"x"),
-        frame(ABORT, struct.pack("<iI", 0, 0)),
-        frame(2, b""),
+        frame(FAILED, struct.pack("<iiI", 0, 1, 0)),
+        frame(FAILED, struct.pack("<iiI", 5, 0, 0)),
+        frame(BEGIN),
     ):
         job = Job("idle", 2)
         rank = job.start(0)
         wait_for_listener(job.port)
         with connect(job.port) as stranger:
             stranger.sendall(greeting(1, 2))
-            assert read_frame(stranger)[0] == WELCOME
+            assert read_frame(stranger)[0] == BEGIN
             rank.wait_for("ready")
             stranger.sendall(words)
             job.expect({0: malformed})
@@ -399,8 +399,7 @@ def a_long_message_that_never_comes():
     with connect(job.port) as stranger:
         stranger.sendall(greeting(1, 2))
         rank.wait_for("ready")
-        stranger.sendall(frame(VALUE, 1000 * b"x", length=1 << 43))
-        stranger.sendall(b"")
+        stranger.sendall(frame(VALUE, 1000 * b"x", length=1 << 29))
     job.expect({0: f"peer lost: rank 1: {GONE}"})
 
 
@@ -433,7 +432,7 @@ def stopped(victim, ranks=3):
 
 
 def first_leaves_early():
-    """Rank 0's process stays until the others, whose messages pass through it, have left."""
+    """Rank 0's process stays until the others, whose starts it compares, have left."""
     job = Job("first-leaves-early", 3).start_all()
     job.started[0].wait_for("rank 0: ok")
     for rank in (1, 2):
@@ -444,9 +443,8 @@ def first_leaves_early():
 
 def short_wait():
     job = Job("short-wait", 3).start_all()
-    text = r"timeout: rank 1: waited 100 ms; all_reduce of 1 x f32 on @world by sum waits for .*rank 2 \(has started no"
-    for rank in (0, 1):
-        job.started[rank].wait_for(f"rank {rank}: timeout")
+    text = r"timeout: rank 1: no word from.* rank 2 \(has started nothing\)"
+    job.started[1].wait_for("rank 1: timeout")
     job.started[2].tell()
     job.expect({0: text, 1: text, 2: text})
 
@@ -485,24 +483,26 @@ SCENARIOS = {
     "first-is-stopped": functools.partial(stopped, 0),
     "first-leaves-early": first_leaves_early,
     "short-wait": short_wait,
-    "leave-before-collective": functools.partial(
-        runs, "leave-before-collective", 3, [LEFT.format(1, 1), OK, LEFT.format(1, 1)]
+    "leave-before-start": functools.partial(runs, "leave-before-start", 3, [LEFT.format(1, 1), OK, LEFT.format(1, 1)]),
+    "first-leaves-before-start": functools.partial(
+        runs, "first-leaves-before-start", 3, [OK + "|peer lost", LEFT.format(0, 0), LEFT.format(0, 0)]
     ),
-    "first-leaves-before-collective": functools.partial(
-        runs, "first-leaves-before-collective", 3, [OK + "|peer lost", LEFT.format(0, 0), LEFT.format(0, 0)]
+    "leave-before-combining": functools.partial(
+        runs, "leave-before-combining", 3, [LEFT_EARLY.format(1), OK, LEFT_EARLY.format(1)]
     ),
-    "leave-before-comparison": functools.partial(
-        runs, "leave-before-comparison", 3, [LEFT_EARLY.format(1), OK, LEFT_EARLY.format(1)]
-    ),
-    "first-leaves-before-comparison": functools.partial(
-        runs, "first-leaves-before-comparison", 3, [OK, LEFT_EARLY.format(0), LEFT_EARLY.format(0)]
+    "first-leaves-before-combining": functools.partial(
+        runs, "first-leaves-before-combining", 3, [OK, LEFT_EARLY.format(0), LEFT_EARLY.format(0)]
     ),
     "different-combinations": functools.partial(
         runs, "different-combinations", 3, 3 * ["mismatch: rank 0: .*some ranks compare schedules while others end"]
     ),
-    "different-schedules": functools.partial(
-        runs, "different-schedules", 3, 3 * [r"mismatch: rank \d: the schedules differ, .*a\.mlir:1:1.*b\.mlir:2:1"]
+    "different-starts": functools.partial(
+        runs,
+        "different-starts",
+        3,
+        3 * [r"mismatch: rank \d: rank \d is in .*[ab]\.mlir:.*, but rank \d is in .*[ab]\.mlir:"],
     ),
+    "data": functools.partial(runs, "data", 2, 2 * [OK]),
     "abort": functools.partial(runs, "abort", 4, 4 * ["aborted: rank 3: enough"]),
 }
 
@@ -519,7 +519,7 @@ def has_ipv6():
 def main():
     global PROGRAM, VERSION
     PROGRAM = sys.argv[1]
-    VERSION = int(sys.argv[2]) << 16 | 1
+    VERSION = int(sys.argv[2]) << 16 | 2
     names = sys.argv[3:] or list(SCENARIOS)
     if "ipv6" in names and not has_ipv6():
         print("ipv6: skipped, this machine has no address ::1")

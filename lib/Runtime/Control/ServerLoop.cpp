@@ -11,16 +11,14 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "Control/Server.h"
 #include "Core/BackendLoader.h"
-#include "Core/Core.h"
-#include "Tcp/ServerMember.h"
+#include "Core/Text.h"
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <poll.h>
 
 using namespace commsched::runtime;
-using namespace commsched::runtime::tcp;
+using namespace commsched::runtime::control;
 
 /// A connection that does not say who it is within this time is closed.
 static constexpr auto kGreetingTime = std::chrono::seconds(10);
@@ -77,8 +75,7 @@ void Server::pollOnce() {
     isSomebodyNew |= polled[i].revents != 0;
   if (isSomebodyNew)
     acceptAll();
-  if (listeners.empty())
-    strangers.clear();
+  beginOnceComplete();
 }
 
 //===- Joining ----------------------------------------------------------------------------------===//
@@ -160,11 +157,7 @@ void Server::greet(Stranger &stranger) {
     Lock lock(mutex);
     refused = "one that says it is rank " + std::to_string(greeting.rank) + ": " + why;
   }
-  Bytes body;
-  Writer writer(body);
-  writer.i32(COMMRT_ERR_INVALID);
-  writer.text(why);
-  Block frame = encodeFrame(Kind::refuse, body);
+  Bytes frame = encodeFailure(COMMRT_ERR_INVALID, -1, why);
   size_t written = 0;
   socket.write(frame.data(), frame.size(), written); // a few bytes fit into an empty buffer
   socket.finishWriting();
@@ -175,23 +168,28 @@ void Server::join(const Greeting &greeting, Socket socket) {
   Member &member = *made;
   if (engine.attach(job, greeting.rank, &remoteHost(), &member, &member.peer) != COMMRT_OK)
     return;
-  member.connection.post(encodeFrame(Kind::welcome));
-  bool isLast = false;
   std::string missing;
   {
     Lock lock(mutex);
     members[greeting.rank] = std::move(made);
-    isLast = ++numCome == launch.ranks - 1 && status == COMMRT_OK;
+    if (++numCome == launch.ranks - 1 && status == COMMRT_OK)
+      return; // the job begins at the end of this round
     missing = missingRanks();
   }
-  if (!isLast) {
-    Bytes body;
-    Writer(body).text(missing);
-    member.connection.post(encodeFrame(Kind::missing, body));
-    return;
+  Bytes body;
+  Writer(body).text(missing);
+  member.connection.post(encodeFrame(Kind::waiting, body));
+}
+
+void Server::beginOnceComplete() {
+  {
+    Lock lock(mutex);
+    if (hasBegun || numCome < launch.ranks - 1 || status != COMMRT_OK)
+      return;
   }
   // From here on the port is free: the next job of these ranks may meet there while this one ends.
   listeners.clear();
+  strangers.clear();
   for (auto &other : members)
     if (other)
       other->connection.post(encodeFrame(Kind::begin));
@@ -204,7 +202,7 @@ void Server::join(const Greeting &greeting, Socket socket) {
 
 void Server::serve(Member &member) {
   Connection::Status status =
-      member.connection.receive([&](Kind kind, Block &body) { return handle(member, kind, body); });
+      member.connection.receive([&](Kind kind, Bytes &body) { return handle(member, kind, body); });
   switch (status) {
   case Connection::Status::open:
     return;
@@ -212,8 +210,6 @@ void Server::serve(Member &member) {
     return lose(member, "its connection was closed: its process has ended, or its machine is gone");
   case Connection::Status::malformed:
     return lose(member, "it sent something that is not a message of this version");
-  case Connection::Status::memory:
-    return lose(member, "rank 0 has no memory for its message");
   }
 }
 
@@ -240,7 +236,7 @@ void Server::lose(Member &member, const std::string &why) {
   changed.notify_all();
 }
 
-bool Server::handle(Member &member, Kind kind, Block &body) {
+bool Server::handle(Member &member, Kind kind, Bytes &body) {
   Reader reader(body);
   if (!member.peer) // after it left
     return kind == Kind::heartbeat || kind == Kind::ask;
@@ -249,14 +245,14 @@ bool Server::handle(Member &member, Kind kind, Block &body) {
     return true;
   case Kind::group:
     return handleGroup(member, reader);
-  case Kind::submit:
-    return handleSubmit(member, reader);
+  case Kind::start:
+    return handleStart(member, reader);
   case Kind::value:
     return handleValue(member, body);
-  case Kind::abort: {
-    int32_t error = reader.i32();
+  case Kind::failed: {
+    int32_t error = reader.i32(), rank = reader.i32();
     std::string text = reader.text();
-    if (!reader.isComplete() || error == COMMRT_OK)
+    if (!reader.isComplete() || error == COMMRT_OK || rank != member.rank)
       return false;
     raise(error, member.rank, text);
     return true;
@@ -289,7 +285,7 @@ bool Server::handleGroup(Member &member, Reader &reader) {
   }
   if (index < 0 || index >= static_cast<int32_t>(size) || ranks[index] != member.rank || member.groups.count(number))
     return false;
-  Member::Group group = {nullptr, static_cast<int32_t>(size), index};
+  Member::Group group = {nullptr, static_cast<int32_t>(size)};
   char unused[1];
   if (engine.group_create(member.peer, name.c_str(), ranks.data(), group.size, index, &group.handle, unused,
                           sizeof(unused)) != COMMRT_OK)
@@ -298,65 +294,40 @@ bool Server::handleGroup(Member &member, Reader &reader) {
   return true;
 }
 
-bool Server::handleSubmit(Member &member, Reader &reader) {
+bool Server::handleStart(Member &member, Reader &reader) {
   auto work = std::make_unique<RemoteWork>();
   work->member = &member;
   work->number = reader.u64();
   auto group = member.groups.find(reader.u64());
-  if (!reader.isGood() || group == member.groups.end())
+  if (!reader.isGood() || group == member.groups.end() ||
+      !decodeWork(reader, group->second.size, work->base, work->location))
     return false;
-  const auto &[handle, size, index] = group->second;
-  int64_t inBytes = 0;
-  if (!decodeWork(reader, size, index, work->base, work->parts) ||
-      !sizeWork(work->base, size, index, inBytes, work->outBytes) || reader.remaining() != static_cast<size_t>(inBytes))
-    return false;
-  // The input has arrived, so its size is no lie. An output that nobody fills stays untouched address space.
-  work->in.reset(new (std::nothrow) char[inBytes]);
-  work->out.reset(new (std::nothrow) char[work->outBytes]);
-  if (!work->in || !work->out) {
-    raise(COMMRT_ERR_MEMORY, member.rank,
-          "rank 0 has no memory for " + std::to_string(inBytes + work->outBytes) + " bytes of " +
-              describeWork(work->base));
-    return true;
-  }
-  if (inBytes > 0)
-    std::memcpy(work->in.get(), reader.raw(inBytes), inBytes);
-  work->base.in = work->in.get();
-  work->base.out = work->out.get();
   work->base.owner = work.get();
-  work->base.fingerprint = sealFingerprint(work->base);
-  RemoteWork *submitted = work.release();
-  if (int32_t status = engine.submit(handle, &submitted->base)) {
-    submitted->outBytes = 0;
-    completeRemote(&submitted->base, status, 0);
-  }
+  commrt_work *submitted = &work.release()->base;
+  if (int32_t status = engine.submit(group->second.handle, submitted))
+    completeRemote(submitted, status, 0);
   return true;
 }
 
 void Server::completeRemote(commrt_work *base, int32_t status, int64_t) {
   std::unique_ptr<RemoteWork> work(static_cast<RemoteWork *>(base->owner));
-  auto encode = [&](int32_t result, size_t size) {
-    Bytes body;
-    Writer writer(body);
-    writer.u64(work->number);
-    writer.i32(result);
-    writer.u32(0);
-    return encodeFrame(Kind::completed, body, work->out.get(), size);
-  };
-  Block frame = encode(status, status == COMMRT_OK ? work->outBytes : 0);
-  work->member->connection.post(frame.size() > 0 ? std::move(frame) : encode(COMMRT_ERR_MEMORY, 0));
+  Bytes body;
+  Writer writer(body);
+  writer.u64(work->number);
+  writer.i32(status);
+  work->member->connection.post(encodeFrame(Kind::completed, body));
 }
 
 const commrt_host &Server::remoteHost() {
   static const commrt_host table = {sizeof(commrt_host), completeRemote, failRemote,
                                     [](const commrt_work *work, char *text, size_t size) {
-                                      return static_cast<int32_t>(copyText(describeWork(*work), text, size));
+                                      return static_cast<int32_t>(copyText(work->location, text, size));
                                     },
                                     [](commrt_work *work, int32_t status) { completeRemote(work, status, 0); }};
   return table;
 }
 
-bool Server::handleValue(Member &member, Block &body) {
+bool Server::handleValue(Member &member, Bytes &body) {
   bool isAlone;
   {
     Lock lock(mutex);
@@ -439,7 +410,7 @@ void Server::tick() {
       lose(*member,
            "no heartbeat for " + std::to_string(silent) + " ms: its process does not run, or its machine is gone");
     } else if (member->connection.isFlushed()) {
-      member->connection.post(isForming ? encodeFrame(Kind::missing, body) : encodeFrame(Kind::heartbeat));
+      member->connection.post(isForming ? encodeFrame(Kind::waiting, body) : encodeFrame(Kind::heartbeat));
     }
   }
 }

@@ -1,4 +1,4 @@
-//===- Server.cpp - Rank 0 of a job over tcp --------------------------------------------------===//
+//===- Server.cpp - Rank 0 of the control plane -----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -11,16 +11,15 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Tcp/Server.h"
+#include "Control/Server.h"
 #include "Core/BackendLoader.h"
 #include "Core/Text.h"
-#include "Tcp/ServerMember.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 using namespace commsched::runtime;
-using namespace commsched::runtime::tcp;
+using namespace commsched::runtime::control;
 
 /// How many ranks a message names.
 static constexpr int kMostNamed = 8;
@@ -37,8 +36,6 @@ Pace::Pace(int64_t timeoutNs, const MeetingPoint &point)
 Server::Server(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config)
     : launch(launch), point(point), config(config), pace(config.timeout_ns, point), engine(*threadsBackend()),
       members(launch.ranks) {}
-
-Server::~Server() = default;
 
 //===- Opening ----------------------------------------------------------------------------------===//
 
@@ -154,12 +151,7 @@ void Server::raise(int32_t error, int32_t rank, const std::string &text) {
 void Server::failRemote(void *context, int32_t status, int32_t rank, const char *message) {
   auto &member = *static_cast<Member *>(context);
   Server &server = *member.server;
-  Bytes body;
-  Writer writer(body);
-  writer.i32(status);
-  writer.i32(rank);
-  writer.text(message);
-  member.connection.post(encodeFrame(Kind::failed, body));
+  member.connection.post(encodeFailure(status, rank, message));
   Lock lock(server.mutex);
   if (server.status == COMMRT_OK) {
     server.status = status;
@@ -199,19 +191,21 @@ void Server::detach() {
   ownPeer = nullptr;
 }
 
-int32_t Server::createGroup(const char *name, const int32_t *groupMembers, int32_t size, int32_t index, void **group) {
+int32_t Server::createGroup(const char *name, const int32_t *groupMembers, int32_t size, int32_t index, Group &group) {
   char unused[1];
-  return engine.group_create(ownPeer, name, groupMembers, size, index, group, unused, sizeof(unused));
+  return engine.group_create(ownPeer, name, groupMembers, size, index, &group.ofEngine, unused, sizeof(unused));
 }
 
-int32_t Server::submit(void *group, commrt_work *work) {
-  work->fingerprint = sealFingerprint(*work);
-  return engine.submit(group, work);
-}
+int32_t Server::submit(const Group &group, commrt_work *work) { return engine.submit(group.ofEngine, work); }
 
 void Server::abort(int32_t error, const char *message) { raise(error, 0, message); }
 
-int32_t Server::describe(char *text, size_t size) { return engine.describe(ownPeer, text, size); }
+std::string Server::describe() {
+  constexpr size_t longest = 4096;
+  char text[longest] = "";
+  engine.describe(ownPeer, text, sizeof(text));
+  return text;
+}
 
 std::string Server::missingValues() {
   std::vector<int32_t> late;
@@ -255,13 +249,15 @@ int32_t Server::combine(void *value, int64_t bytes, commrt_combine_fn combineTwo
   if (inTime && gone < 0 && !differs && status == COMMRT_OK) {
     for (int32_t rank = 1; rank < launch.ranks; ++rank) {
       combineTwo(value, members[rank]->value.data(), bytes);
-      members[rank]->value = Block();
+      members[rank]->value = Bytes();
       members[rank]->hasValue = false;
     }
     isCombining = false;
     lock.unlock();
+    auto *begin = static_cast<const char *>(value);
+    Bytes frame = encodeFrame(Kind::result, Bytes(begin, begin + bytes));
     for (int32_t rank = 1; rank < launch.ranks; ++rank)
-      members[rank]->connection.post(encodeFrame(Kind::result, {}, value, bytes));
+      members[rank]->connection.post(frame);
     return COMMRT_OK;
   }
   int32_t failed = status;

@@ -1,4 +1,4 @@
-//===- Server.h - Rank 0 of a job over tcp ----------------------------------------------------===//
+//===- Server.h - Rank 0 of the control plane -------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -7,60 +7,86 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Rank 0 listens, and every other rank holds one connection to it. The server plays the other ranks on a job of the
-// threads backend: what arrives from a rank is submitted for it, and what its works write is sent back. So matching,
-// checks, messages and bits are those of threads, and data passes through rank 0.
+// threads backend: what a rank starts is submitted for it, without data. So the comparison of starts and its messages
+// are those of threads.
 //
 // Threads: one thread polls all connections. Locks: upcalls of the threads job run under that job's mutex and take the
 // server's, so the server never calls the job with its own mutex held.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#ifndef COMMSCHED_LIB_RUNTIME_TCP_SERVER_H
-#define COMMSCHED_LIB_RUNTIME_TCP_SERVER_H
+#ifndef COMMSCHED_LIB_RUNTIME_CONTROL_SERVER_H
+#define COMMSCHED_LIB_RUNTIME_CONTROL_SERVER_H
 
-#include "Core/Launcher.h"
-#include "Tcp/Connection.h"
+#include "Control/Endpoint.h"
 #include "Threads/ThreadsJob.h"
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <thread>
 
-namespace commsched::runtime::tcp {
-/// A silent connection gets a heartbeat after this time.
-constexpr auto kHeartbeat = std::chrono::seconds(1);
-/// After an error ranks wait this long at most for each other to hear of it.
-constexpr auto kFarewell = std::chrono::seconds(2);
+namespace commsched::runtime::control {
+constexpr const char *kLeftBeforeCombining = "left before all ranks had compared schedules or ended the program";
+constexpr const char *kDifferentCombinations = "some ranks compare schedules while others end the program";
 
-/// The times of a job. A rank whose process does not run, or whose machine is gone, is lost after `silence`, which is
-/// at most the job's timeout.
-struct Pace {
-  Pace(int64_t timeoutNs, const MeetingPoint &point);
-  std::chrono::nanoseconds timeout, start, heartbeat, silence;
-};
-
-class Server {
+class Server : public Endpoint {
 public:
   Server(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config);
-  ~Server();
 
-  /// Listens and waits until every rank has come. On an error `text` says what is wrong, or who is missing.
-  int32_t open(std::string &text);
+  /// Listens and waits until every rank has come.
+  int32_t open(std::string &text) override;
   /// Waits until all others have left, at most the job's timeout, and ends.
-  void close();
-
-  // For rank 0 itself, as in the table.
-  int32_t attach(const commrt_host *host, void *context);
-  void detach();
-  int32_t createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, void **group);
-  int32_t submit(void *group, commrt_work *work);
-  int32_t combine(void *value, int64_t bytes, commrt_combine_fn combine, int64_t timeoutNs, std::string &text);
-  void abort(int32_t status, const char *message);
-  int32_t describe(char *text, size_t size);
+  void close() override;
+  int32_t attach(const commrt_host *host, void *context) override;
+  void detach() override;
+  int32_t createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, Group &group) override;
+  int32_t submit(const Group &group, commrt_work *work) override;
+  int32_t combine(void *value, int64_t bytes, commrt_combine_fn combine, int64_t timeoutNs, std::string &text) override;
+  void abort(int32_t status, const char *message) override;
+  std::string describe() override;
 
 private:
-  struct Member;
-  struct RemoteWork;
+  /// A rank that has come.
+  struct Member {
+    Member(Server *server, int32_t rank, Socket socket)
+        : server(server), rank(rank), connection(std::move(socket), server->waker) {}
+
+    struct Group {
+      void *handle;
+      int32_t size;
+    };
+
+    Server *server;
+    const int32_t rank;
+    Connection connection;
+    void *peer = nullptr;             ///< in the threads job; null once it has left
+    std::map<uint64_t, Group> groups; ///< polling thread
+    bool isGone = false;              ///< its connection has ended; polling thread
+    // Under the server's mutex.
+    bool hasLeft = false;
+    bool hasValue = false; ///< `value` is to be combined
+    Bytes value;
+
+    /// Takes the rank out of the threads job. The polling thread, or nobody else.
+    void leaveEngine(const commrt_backend &engine) {
+      if (!peer)
+        return;
+      engine.detach(peer);
+      peer = nullptr;
+      for (auto &[number, group] : groups)
+        engine.group_destroy(group.handle);
+      groups.clear();
+    }
+  };
+
+  /// What another rank has started.
+  struct RemoteWork {
+    commrt_work base = {};
+    Member *member;
+    uint64_t number;
+    std::string location;
+  };
+
   /// A connection that has not said who it is.
   struct Stranger {
     Socket socket;
@@ -88,11 +114,14 @@ private:
   /// Why the rank cannot join; empty if it can.
   std::string whyRefused(const Greeting &greeting);
   void join(const Greeting &greeting, Socket socket);
+  /// Stops listening and begins the job if every rank has come. Only between two rounds over the listeners and
+  /// strangers, which it clears.
+  void beginOnceComplete();
   void serve(Member &member);
-  bool handle(Member &member, Kind kind, Block &body);
+  bool handle(Member &member, Kind kind, Bytes &body);
   bool handleGroup(Member &member, Reader &reader);
-  bool handleSubmit(Member &member, Reader &reader);
-  bool handleValue(Member &member, Block &body);
+  bool handleStart(Member &member, Reader &reader);
+  bool handleValue(Member &member, Bytes &body);
   void handleAsk(Member &member, Reader &reader);
   void handleLeave(Member &member);
   void lose(Member &member, const std::string &why);
@@ -134,6 +163,6 @@ private:
   bool isCombining COMMRT_GUARDED_BY(mutex) = false; ///< rank 0 has given its value
   bool hasLeft COMMRT_GUARDED_BY(mutex) = false;     ///< rank 0 has
 };
-} // namespace commsched::runtime::tcp
+} // namespace commsched::runtime::control
 
-#endif // COMMSCHED_LIB_RUNTIME_TCP_SERVER_H
+#endif // COMMSCHED_LIB_RUNTIME_CONTROL_SERVER_H
