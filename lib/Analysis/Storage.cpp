@@ -28,9 +28,6 @@ using namespace commsched::detail;
 // StorageMap
 //===-----------------------------------------------------------------------------------------===//
 
-/// Returns true for an insertion of a source that is computed in its place.
-static bool isInPlace(Operation *op) { return isa<tensor::InsertSliceOp>(op) && op->hasAttr(kInPlaceAttrName); }
-
 StorageMap::StorageMap(Block &block) {
   slices.reserve(2 * block.getOperations().size());
   findPlaces(block);

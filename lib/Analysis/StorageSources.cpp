@@ -173,8 +173,9 @@ static StorageSources getPassedSources(OpResult result) {
 // Views and destinations
 //===-----------------------------------------------------------------------------------------===//
 
-/// Returns true for an insertion of a source that is computed in its place.
-static bool isInPlace(Operation *op) { return isa<tensor::InsertSliceOp>(op) && op->hasAttr(kInPlaceAttrName); }
+bool commsched::detail::isInPlace(Operation *op) {
+  return isa<tensor::InsertSliceOp>(op) && op->hasAttr(kInPlaceAttrName);
+}
 
 /// The operand of which a result is a view, even if the operation overwrites its contents; null for other results.
 static Value getViewedValue(OpResult result) {

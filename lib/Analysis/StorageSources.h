@@ -42,6 +42,9 @@ StorageSources getStorageSources(mlir::OpResult result);
 /// flight. An argument has storage of its own. O(operands).
 StorageSources getCapturedSources(mlir::Value value);
 
+/// Returns true for an insertion of a source that is computed in its place.
+bool isInPlace(mlir::Operation *op);
+
 /// Returns true if a memref is fresh memory of the operation that returns it.
 bool isAllocated(mlir::OpResult result);
 

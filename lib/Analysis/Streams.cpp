@@ -35,7 +35,7 @@ static bool isHostArithmetic(Operation *op) {
 }
 
 /// Returns true if the results are other names of the operands' storage, and nothing is written.
-static bool isView(Operation *op) {
+static bool onlyRenames(Operation *op) {
   if (isa<ViewLikeOpInterface>(op))
     return true;
   if (auto compute = dyn_cast<ComputeOp>(op); compute && compute.getSideEffects())
@@ -63,7 +63,7 @@ StreamUse commsched::getStreamUse(Operation *op) {
   bool isIdle = op->hasTrait<OpTrait::ConstantLike>() || op->hasTrait<OpTrait::IsTerminator>() ||
                 isa<tensor::EmptyOp, tensor::DimOp, memref::DimOp, memref::AllocOp, memref::AllocaOp, memref::DeallocOp,
                     memref::GetGlobalOp, memref::ExtractStridedMetadataOp, ResizeStorageOp, SwitchStreamOp>(op) ||
-                isHostArithmetic(op) || isView(op);
+                isHostArithmetic(op) || onlyRenames(op);
   return isIdle ? StreamUse::None : StreamUse::Work;
 }
 

@@ -11,12 +11,12 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched-c/Calibration.h"
+#include "Buffers.h"
 #include "CommSched/Calibration/Profile.h"
 #include "CommSched/Calibration/Session.h"
 #include "CommSched/Calibration/Trace.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
-#include <cstdlib>
 #include <cstring>
 
 using namespace commsched;
@@ -212,14 +212,6 @@ static llvm::Expected<std::string> calibrate(const CommSchedBench &caller, llvm:
   std::string output;
   llvm::raw_string_ostream(output) << json::Value(std::move(result));
   return output;
-}
-
-static CommSchedBuffer toBuffer(const std::string &text) {
-  char *data = static_cast<char *>(std::malloc(text.size() + 1));
-  if (!data)
-    return {nullptr, 0};
-  std::memcpy(data, text.c_str(), text.size() + 1);
-  return {data, text.size()};
 }
 
 int commschedCalibrate(const CommSchedBench *bench, const char *request, CommSchedBuffer *result) {

@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched-c/CommSched.h"
+#include "Buffers.h"
 #include "CommSched/Analysis/Locations.h"
 
 #include "CommSched/Analysis/Environment.h"
@@ -131,15 +132,6 @@ DialectRegistry makeRegistry() {
   commsched::registerAllDialects(registry);
   commsched::registerAllExtensions(registry);
   return registry;
-}
-
-CommSchedBuffer toBuffer(StringRef bytes) {
-  CommSchedBuffer buffer = {static_cast<char *>(std::malloc(bytes.size() + 1)), bytes.size()};
-  if (!buffer.data)
-    return {nullptr, 0};
-  std::memcpy(buffer.data, bytes.data(), bytes.size());
-  buffer.data[bytes.size()] = 0;
-  return buffer;
 }
 
 } // namespace

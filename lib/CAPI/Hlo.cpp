@@ -11,25 +11,14 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched-c/Hlo.h"
+#include "Buffers.h"
 #include "CommSched/Frontends/Hlo/Pjrt/PjrtTransform.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <cstdlib>
-#include <cstring>
 
 using namespace commsched;
 using namespace commsched::hlo;
 
 namespace json = llvm::json;
-
-static CommSchedBuffer toBuffer(llvm::StringRef bytes) {
-  CommSchedBuffer buffer = {static_cast<char *>(std::malloc(bytes.size() + 1)), bytes.size()};
-  if (!buffer.data)
-    return {nullptr, 0};
-  if (!bytes.empty())
-    std::memcpy(buffer.data, bytes.data(), bytes.size());
-  buffer.data[bytes.size()] = 0;
-  return buffer;
-}
 
 /// 0 and an empty text for success; 1 and the reason otherwise.
 static int statusOf(llvm::Error error, CommSchedBuffer *reason) {

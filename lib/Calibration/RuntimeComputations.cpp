@@ -21,7 +21,7 @@
 using namespace commsched;
 
 /// The most copies of its operands through which a computation rotates on devices.
-static constexpr int64_t kMostSlots = 8;
+static constexpr int64_t kMostOperandSlots = 8;
 /// Hops from one stream to another and back that one sample of callTimes() takes.
 static constexpr int64_t kHops = 16;
 
@@ -74,7 +74,7 @@ llvm::Error RuntimeBench::prepare(const ComputeProbe &wanted) {
   made.meta.push_back(static_cast<int64_t>(wanted.extra.size()));
   llvm::append_range(made.meta, wanted.extra);
   if (isDevice)
-    made.slots = std::clamp<int64_t>(rotatedBytes / std::max<Bytes>(1, total), 1, kMostSlots);
+    made.slots = std::clamp<int64_t>(rotatedBytes / std::max<Bytes>(1, total), 1, kMostOperandSlots);
   computation = std::move(made);
   for (auto [operand, stride, buffer] : llvm::zip_equal(wanted.operands, computation.strides, computation.buffers))
     if (llvm::Error error = grow(buffer, stride * computation.slots, operand.dtype))

@@ -17,7 +17,7 @@ using namespace llvm;
 using namespace commsched;
 
 /// Rows of the table of one pass.
-static constexpr size_t kMaxRows = 5;
+static constexpr size_t kMaxPassRows = 5;
 
 int64_t PassRecord::moved() const {
   return count_if(rows, [](const PassRow &row) { return row.moves != 0; });
@@ -133,13 +133,13 @@ static void printRows(const PassRecord &record, raw_ostream &os) {
     return;
   os << formatv("    {0,-32}{1,8}{2,10}{3,10}{4,10}  {5}\n", "where", "moved", "takes", "compute", "exposed",
                 "what stopped it");
-  for (const PassRow *row : ArrayRef(rows).take_front(kMaxRows)) {
+  for (const PassRow *row : ArrayRef(rows).take_front(kMaxPassRows)) {
     StringRef where = row->locations.empty() ? StringRef("?") : StringRef(row->locations.front());
     os << formatv("    {0,-32}{1,8}{2,10}{3,10}{4,10}  {5}\n", where.take_back(30), row->moves, formatNs(row->cost),
                   formatNs(row->compute.after), formatNs(row->exposed.after), row->limitingFactor);
   }
-  if (rows.size() > kMaxRows)
-    os << formatv("    and {0} more\n", rows.size() - kMaxRows);
+  if (rows.size() > kMaxPassRows)
+    os << formatv("    and {0} more\n", rows.size() - kMaxPassRows);
 }
 
 void commsched::printPasses(ArrayRef<PassRecord> passes, raw_ostream &os) {

@@ -17,7 +17,7 @@ using namespace llvm;
 using namespace commsched;
 
 /// Rows of the table of exposed collectives.
-static constexpr size_t kMaxRows = 10;
+static constexpr size_t kMaxTableRows = 10;
 /// Longest name that is shown whole.
 static constexpr size_t kMaxName = 36;
 
@@ -73,7 +73,7 @@ static void printExposed(const BlockReport &block, raw_ostream &os) {
   if (rows.empty())
     return;
   stable_sort(rows, [](const CollectiveRow *a, const CollectiveRow *b) { return a->exposed > b->exposed; });
-  size_t shown = std::min(rows.size(), kMaxRows);
+  size_t shown = std::min(rows.size(), kMaxTableRows);
   WithColor(os, raw_ostream::SAVEDCOLOR, /*Bold=*/true)
       << "  exposed collectives, worst " << shown << " of " << rows.size() << "\n";
   os << formatv("  {0,-42}{1,-16}{2,10}{3,10}{4,10}  {5}\n", "where", "kind", "bytes", "takes", "exposed",

@@ -15,7 +15,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
-using namespace llvm;
+using namespace mlir;
 using namespace commsched;
 
 namespace {
@@ -55,7 +55,7 @@ bool isNamedIn(StringRef pass, StringRef entry) {
   if (at == StringRef::npos)
     return false;
   StringRef rest = entry.drop_front(at + pass.size());
-  return rest.empty() || !(isAlnum(rest.front()) || rest.front() == '-');
+  return rest.empty() || !(llvm::isAlnum(rest.front()) || rest.front() == '-');
 }
 
 /// What decides which passes run, as users write it.
@@ -63,7 +63,7 @@ std::string deciding(const OverlapOptions &options, StringRef readers) {
   if (readers == "comm-split-strands")
     return "strands=off";
   if (!options.passes.empty())
-    return "passes=" + join(options.passes, ",");
+    return "passes=" + llvm::join(options.passes, ",");
   return options.solver == OverlapOptions::Solver::Inductor ? "solver=inductor" : "solver=schedule";
 }
 
@@ -71,14 +71,14 @@ std::string deciding(const OverlapOptions &options, StringRef readers) {
 
 std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std::string> passes) {
   auto runs = [&](StringRef reader) {
-    return any_of(passes, [&](StringRef entry) { return isNamedIn(reader, entry); });
+    return llvm::any_of(passes, [&](StringRef entry) { return isNamedIn(reader, entry); });
   };
   for (const ReadOption &option : readOptionsOf(options)) {
     SmallVector<StringRef> readers;
     option.readers.split(readers, ' ');
-    if (option.isSet && none_of(readers, runs))
+    if (option.isSet && llvm::none_of(readers, runs))
       return "'" + option.text + "' has no effect with '" + deciding(options, option.readers) + "': only " +
-             join(readers, ", ") + (readers.size() == 1 ? " reads it" : " read it");
+             llvm::join(readers, ", ") + (readers.size() == 1 ? " reads it" : " read it");
   }
   if (options.scenarios > 0)
     return "";

@@ -51,17 +51,17 @@ void expectHolds(const Problem &problem, const DecodedSchedule &decoded, Bytes l
 }
 
 /// Counts of what was tried.
-struct Counts {
+struct Changes {
   int32_t made = 0, formed = 0;
 };
 
 /// Tries random changes and moves, and checks the order after each that was made.
-Counts changeAtRandom(const Problem &problem, Bytes limit, CollectiveOrder mode, uint64_t seed, int32_t tries) {
+Changes changeAtRandom(const Problem &problem, Bytes limit, CollectiveOrder mode, uint64_t seed, int32_t tries) {
   BucketedOrder order(problem, /*bucketing=*/true, scheduleOf(identityOrder(problem)), limit);
   SplitMix64 random(seed);
   ScheduleFacts facts(problem, /*bucketing=*/true);
   BucketMoves moves(facts, order, random);
-  Counts counts;
+  Changes counts;
   for (int32_t trial = 0; trial < tries && order.mergeableStarts().size() > 1; ++trial) {
     auto from = static_cast<int32_t>(random.below(order.size()));
     int64_t work = 0;
@@ -94,7 +94,7 @@ Counts changeAtRandom(const Problem &problem, Bytes limit, CollectiveOrder mode,
 }
 
 TEST(BucketedOrder, AgreesWithTheExpansion) {
-  Counts all;
+  Changes all;
   for (uint64_t seed = 0; seed < portion(400u); ++seed) {
     RandomOptions options;
     options.nodes = 20 + static_cast<int32_t>(seed % 60);
@@ -109,7 +109,7 @@ TEST(BucketedOrder, AgreesWithTheExpansion) {
                                               : CollectiveOrder::Free;
     Problem problem = randomProblem(seed, options);
     Bytes peak = peakOf(problem, identityOrder(problem));
-    Counts counts = changeAtRandom(problem, seed % 3 == 0 ? 2 * peak : peak, options.collectiveOrder, seed, 200);
+    Changes counts = changeAtRandom(problem, seed % 3 == 0 ? 2 * peak : peak, options.collectiveOrder, seed, 200);
     ASSERT_FALSE(HasFatalFailure());
     all.made += counts.made;
     all.formed += counts.formed;
@@ -122,7 +122,7 @@ TEST(BucketedOrder, AgreesWithTheExpansionOnLayers) {
   Problem problem = layeredProblem(5, {12, 4, 3, true, 8});
   Bytes peak = peakOf(problem, identityOrder(problem));
   for (uint64_t seed = 0; seed < 6; ++seed) {
-    Counts counts = changeAtRandom(problem, seed % 2 == 0 ? 2 * peak : peak, CollectiveOrder::Free, seed, 600);
+    Changes counts = changeAtRandom(problem, seed % 2 == 0 ? 2 * peak : peak, CollectiveOrder::Free, seed, 600);
     ASSERT_FALSE(HasFatalFailure());
     EXPECT_GT(counts.formed, 20) << "seed " << seed;
   }

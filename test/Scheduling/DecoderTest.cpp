@@ -47,11 +47,11 @@ Policy randomPolicy(Random &random, Bytes size) {
 }
 
 /// How often something happened, so that a test says when it tests nothing.
-struct Counts {
+struct Decodes {
   int64_t buckets = 0, packed = 0, moved = 0;
 };
 
-void checkDecode(const Problem &problem, const DecodedSchedule &decoded, Bytes limit, Counts &counts) {
+void checkDecode(const Problem &problem, const DecodedSchedule &decoded, Bytes limit, Decodes &counts) {
   llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, decoded.buckets);
   ASSERT_TRUE(bool(expanded)) << llvm::toString(expanded.takeError());
   ASSERT_EQ(expanded->problem.validate(), "");
@@ -67,7 +67,7 @@ void checkDecode(const Problem &problem, const DecodedSchedule &decoded, Bytes l
   counts.moved += order != identityOrder(expanded->problem);
 }
 
-void checkProblem(const Problem &problem, uint64_t seed, Bytes size, Counts &counts) {
+void checkProblem(const Problem &problem, uint64_t seed, Bytes size, Decodes &counts) {
   Random random(seed);
   for (bool bucketing : {false, true}) {
     ScheduleFacts facts(problem, bucketing);
@@ -91,7 +91,7 @@ void checkProblem(const Problem &problem, uint64_t seed, Bytes size, Counts &cou
 }
 
 TEST(Decoder, DecodesAgreeWithTheModels) {
-  Counts counts;
+  Decodes counts;
   for (uint64_t seed = 0; seed < portion(3000u); ++seed) {
     RandomOptions options;
     options.nodes = 3 + static_cast<int32_t>(seed % 60);
@@ -118,7 +118,7 @@ TEST(Decoder, DecodesAgreeWithTheModels) {
 }
 
 TEST(Decoder, DecodesLayeredPrograms) {
-  Counts counts;
+  Decodes counts;
   for (uint64_t seed = 0; seed < 6; ++seed) {
     LayeredOptions options;
     options.layers = 6;

@@ -27,17 +27,17 @@ Ns playAt(const Problem &problem, const Schedule &answer, CostScale scale) {
   return playAtScales(answer.carriedOut(problem), answer.order, scale).front();
 }
 
-struct Case {
+struct GuardedCase {
   Problem problem;
   Schedule answer;
   bool bucketing = false;
 };
 
 /// A random program, and an answer for it as planned, with buckets or without.
-Case randomCase(int seed) {
+GuardedCase randomCase(int seed) {
   RandomOptions shape;
   shape.nodes = 20 + seed % 90;
-  Case result{randomProblem(seed, shape), {}, seed % 4 != 0};
+  GuardedCase result{randomProblem(seed, shape), {}, seed % 4 != 0};
   ScheduleOptions options;
   options.objective = Objective::Makespan;
   options.effort = 20 * shape.nodes;
@@ -53,7 +53,7 @@ TEST(GuardedMoves, ShortenAtOneScaleAndKeepTheOthers) {
   int shorter = 0, bound = 0;
   const int count = portion(200);
   for (int seed = 1; seed <= count; ++seed) {
-    Case test = randomCase(seed);
+    GuardedCase test = randomCase(seed);
     const CostScale minimized = kScales[seed % std::size(kScales)];
     Problem scaled = scaleCollectives(test.problem, minimized);
     std::vector<Problem> others;
@@ -94,7 +94,7 @@ TEST(GuardedMoves, ShortenAtOneScaleAndKeepTheOthers) {
 TEST(GuardedMoves, AreRepeatable) {
   const int count = portion(30);
   for (int seed = 1; seed <= count; ++seed) {
-    Case test = randomCase(seed);
+    GuardedCase test = randomCase(seed);
     Problem slower = scaleCollectives(test.problem, 2000);
     TimeGuard guard{&test.problem, playAt(test.problem, test.answer, kScaleOne)};
     const int64_t given = 100 * test.problem.size();

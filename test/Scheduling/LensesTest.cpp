@@ -34,8 +34,8 @@ void addFasterVariants(Problem &problem) {
 }
 
 /// A problem with or without contention and variants, under a limit below, at or above the peak of the given order.
-struct Case {
-  explicit Case(uint64_t seed) {
+struct LensCase {
+  explicit LensCase(uint64_t seed) {
     Random random(seed * 31 + 7);
     RandomOptions shape;
     shape.nodes = static_cast<int32_t>(random.between(5, 60));
@@ -62,7 +62,7 @@ TEST(Lenses, LeavesOutEach) {
   EXPECT_EQ(std::set<llvm::StringRef>(names.begin(), names.end()).size(), names.size());
   std::set<llvm::StringRef> changing;
   for (uint64_t seed = 1; seed <= portion(60u); ++seed) {
-    const Case test(seed);
+    const LensCase test(seed);
     const Schedule with = schedule(test.problem, test.options);
     for (llvm::StringRef name : names) {
       ScheduleOptions options = test.options;
@@ -83,7 +83,7 @@ TEST(Lenses, LeavesOutEach) {
 TEST(Lenses, BeginsFromKnownAnswers) {
   int32_t shorter = 0, leftOut = 0;
   for (uint64_t seed = 1; seed <= portion(200u); ++seed) {
-    Case test(seed);
+    LensCase test(seed);
     test.options.without = {"arena", "scales", "input-peak", "settle", "variants", "contention"};
     ScheduleOptions whole = test.options;
     whole.memory.limit = kUnlimited;

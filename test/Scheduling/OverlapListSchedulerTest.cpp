@@ -17,7 +17,7 @@ using namespace commsched::test;
 
 namespace {
 
-RandomOptions shapeOf(Random &random) {
+RandomOptions listShape(Random &random) {
   RandomOptions shape;
   shape.nodes = static_cast<int32_t>(random.between(2, 40));
   shape.chanceOfStart = static_cast<int32_t>(random.between(5, 50));
@@ -29,7 +29,7 @@ RandomOptions shapeOf(Random &random) {
 TEST(OverlapListScheduler, IsTheRuleOnRandomPrograms) {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     Random random(seed);
-    Problem problem = randomProblem(seed, shapeOf(random));
+    Problem problem = randomProblem(seed, listShape(random));
     Order order = random.percent(60) ? identityOrder(problem) : randomOrder(problem, random);
     for (int setting = 0; setting < 8; ++setting) {
       OverlapListOptions options = {(setting & 1) != 0, (setting & 2) != 0, (setting & 4) != 0};
@@ -46,7 +46,7 @@ TEST(OverlapListScheduler, IsTheRuleOnRandomPrograms) {
 TEST(OverlapListScheduler, RaisingAndSinkingAreIdempotent) {
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
     Random random(seed);
-    Problem problem = randomProblem(seed, shapeOf(random));
+    Problem problem = randomProblem(seed, listShape(random));
     for (const OverlapListOptions &options : {kRaiseStarts, kSinkWaits}) {
       Order once = scheduleForOverlap(problem, identityOrder(problem), options).order;
       ASSERT_EQ(scheduleForOverlap(problem, once, options).order, once) << "seed " << seed;

@@ -64,20 +64,20 @@ Wide regretOf(llvm::ArrayRef<Ns> makespans, llvm::ArrayRef<Ns> bounds) {
   return worst;
 }
 
-struct Case {
+struct RobustCase {
   Problem problem;
   ScheduleOptions options;
 };
 
 /// Random programs of all kinds, with room for more memory, pinned nodes and ordered collectives among
 /// them.
-Case randomCase(int seed) {
+RobustCase randomCase(int seed) {
   Random random(seed);
   RandomOptions shape;
   shape.nodes = static_cast<int32_t>(random.between(10, 120));
   shape.chanceOfPinned = seed % 7 == 0 ? 10 : 0;
   shape.collectiveOrder = seed % 11 == 0 ? CollectiveOrder::Group : CollectiveOrder::Free;
-  Case result{randomProblem(seed, shape), {}};
+  RobustCase result{randomProblem(seed, shape), {}};
   ScheduleOptions &options = result.options;
   options.objective = Objective::Robust;
   options.effort = 60 * shape.nodes;
@@ -88,7 +88,7 @@ Case randomCase(int seed) {
 }
 
 /// The answer of the makespan as objective.
-Schedule settledAnswer(const Case &test) {
+Schedule settledAnswer(const RobustCase &test) {
   ScheduleOptions options = test.options;
   options.objective = Objective::Makespan;
   return schedule(test.problem, options);
@@ -101,7 +101,7 @@ TEST(Robust, KeepsItsPromises) {
   int changed = 0, lost = 0, compared = 0;
   const int count = portion(300);
   for (int seed = 1; seed <= count; ++seed) {
-    Case test = randomCase(seed);
+    RobustCase test = randomCase(seed);
     Schedule answer = schedule(test.problem, test.options);
     Schedule plain = settledAnswer(test);
     ASSERT_NO_FATAL_FAILURE(checkResult(test.problem, test.options, answer)) << "seed " << seed;
@@ -143,7 +143,7 @@ TEST(Robust, RegretIsLeastForItsObjective) {
   int less = 0;
   const int count = portion(100);
   for (int seed = 1; seed <= count; ++seed) {
-    Case test = randomCase(seed);
+    RobustCase test = randomCase(seed);
     Schedule robust = schedule(test.problem, test.options);
     test.options.objective = Objective::Regret;
     Schedule answer = schedule(test.problem, test.options);
@@ -163,7 +163,7 @@ TEST(Robust, RegretIsLeastForItsObjective) {
 TEST(Robust, IsEqualForAnyNumberOfThreads) {
   const int count = portion(30);
   for (int seed = 1; seed <= count; ++seed) {
-    Case test = randomCase(seed);
+    RobustCase test = randomCase(seed);
     Schedule alone = schedule(test.problem, test.options);
     test.options.executor.threads = 3;
     test.options.executor.forEach = [](size_t tasks, llvm::function_ref<void(size_t)> task) {
@@ -186,7 +186,7 @@ TEST(Robust, RegretHoldsBetweenScales) {
   int said = 0;
   const int count = portion(100);
   for (int seed = 1; seed <= count; ++seed) {
-    Case test = randomCase(seed);
+    RobustCase test = randomCase(seed);
     // Times of some milliseconds, beside which a rounded nanosecond is nothing.
     constexpr Ns kUnit = 1000000;
     RandomOptions shape;
@@ -256,7 +256,7 @@ TEST(CostScale, PicosecondsRoundNothing) {
 // A proof has what its regret follows from, and no regret without a bound at each scale.
 TEST(RegretProof, FollowsFromItsScales) {
   for (int seed = 1; seed <= portion(50); ++seed) {
-    Case test = randomCase(seed);
+    RobustCase test = randomCase(seed);
     const Order order = identityOrder(test.problem);
     const Ns bound = proveBound(test.problem, {}, test.options.bucketing).makespan;
     RegretQuestion question{test.problem, test.problem, order, bound, {}, test.options.bucketing};
@@ -286,7 +286,7 @@ TEST(RegretProof, FollowsFromItsScales) {
 
 // Where nothing can be done for other scales, the makespan is minimized, and the answer says so.
 TEST(Robust, SaysWhyItIsTheMakespan) {
-  Case test = randomCase(1);
+  RobustCase test = randomCase(1);
   auto whyOf = [&](const Problem &problem, const ScheduleOptions &options) {
     Schedule answer = schedule(problem, options);
     EXPECT_EQ(answer.objective, answer.whyMakespan.empty() ? Objective::Robust : Objective::Makespan);

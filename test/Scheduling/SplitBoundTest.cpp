@@ -40,7 +40,7 @@ struct Step {
   Ns addition = -1;
 };
 
-struct Program {
+struct SplitProgram {
   std::vector<Step> steps;
   /// Indexed by lane: latency, ns, and bytes per ns.
   std::vector<std::pair<Ns, Bytes>> links;
@@ -48,8 +48,8 @@ struct Program {
   Ns timeOf(LaneId lane, Bytes bytes) const { return links[lane].first + bytes / links[lane].second; }
 };
 
-Program draw(Random &random, int64_t steps) {
-  Program program;
+SplitProgram draw(Random &random, int64_t steps) {
+  SplitProgram program;
   auto lanes = static_cast<LaneId>(random.between(1, 2));
   for (LaneId lane = 0; lane <= lanes; ++lane)
     program.links.push_back({random.between(0, 4), random.between(1, 4)});
@@ -80,7 +80,8 @@ constexpr int64_t kMostParts = 3;
 /// Makes the problem of a split.
 class Splitter {
 public:
-  Splitter(const Program &program, int64_t parts, uint32_t chosen) : program(program), count(parts), chosen(chosen) {}
+  Splitter(const SplitProgram &program, int64_t parts, uint32_t chosen)
+      : program(program), count(parts), chosen(chosen) {}
 
   Problem run() {
     problem.laneNames = {"compute"};
@@ -167,14 +168,14 @@ private:
     problem.members.push_back(member);
   }
 
-  const Program &program;
+  const SplitProgram &program;
   int64_t count;
   uint32_t chosen;
   Problem problem;
 };
 
 /// What the parts of the nodes of the whole problem cost.
-std::vector<PartCosts> partCosts(const Program &program, const Problem &whole, const Splitter &made) {
+std::vector<PartCosts> partCosts(const SplitProgram &program, const Problem &whole, const Splitter &made) {
   std::vector<PartCosts> costs(whole.size());
   for (size_t i = 0; i < program.steps.size(); ++i) {
     if (!program.steps[i].splittable)
@@ -253,7 +254,7 @@ private:
 };
 
 /// Visits every set of splittable steps with every number of parts.
-template <typename Visit> void forEachSplit(const Program &program, Visit visit) {
+template <typename Visit> void forEachSplit(const SplitProgram &program, Visit visit) {
   uint32_t splittable = 0;
   for (size_t i = 0; i < program.steps.size(); ++i)
     splittable |= static_cast<uint32_t>(program.steps[i].splittable) << i;
@@ -270,7 +271,7 @@ TEST(SplitBound, NoSplitIsBelow) {
   int32_t complete = 0, tight = 0, lowered = 0;
   for (uint64_t seed = 0; seed < portion(2500u); ++seed) {
     Random random(seed);
-    Program program = draw(random, random.between(2, 4));
+    SplitProgram program = draw(random, random.between(2, 4));
     for (Step &step : program.steps)
       step.mergeable = false;
     Splitter whole(program, 1, 0);
@@ -306,7 +307,7 @@ TEST(SplitBound, NoBucketedSplitIsBelow) {
   int32_t merged = 0;
   for (uint64_t seed = 0; seed < portion(60u); ++seed) {
     Random random(seed ^ 0x5117);
-    Program program = draw(random, random.between(4, 8));
+    SplitProgram program = draw(random, random.between(4, 8));
     Splitter whole(program, 1, 0);
     Problem given = whole.run();
     Ns bound = splitLowerBound(given, partCosts(program, given, whole)).makespan;
@@ -328,7 +329,7 @@ TEST(SplitBound, NoBucketedSplitIsBelow) {
 // Tests that a collective whose parts hide each other's computation lowers the bound, and by how much: two parts of a
 // computation of 10 ns and a reduction of 10 ns between two of them.
 TEST(SplitBound, IsTightForAChain) {
-  Program program;
+  SplitProgram program;
   program.links = {{0, 1}, {0, 1}};
   for (bool communicates : {false, true, false}) {
     Step step;

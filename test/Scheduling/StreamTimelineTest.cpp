@@ -22,10 +22,10 @@ using namespace commsched::test;
 
 namespace {
 
-struct Program {
+struct StreamProgram {
   Problem problem;
 
-  explicit Program(int streams, LaneId lanes = 3) {
+  explicit StreamProgram(int streams, LaneId lanes = 3) {
     for (int stream = 0; stream < streams; ++stream)
       problem.streams.push_back(stream);
     for (LaneId lane = 0; lane < lanes; ++lane)
@@ -91,7 +91,7 @@ struct Program {
 
 // What waits for an event of another stream begins a little after it, but loses nothing if the event is long over.
 TEST(StreamTimeline, AnEventTakesTimeToReachAnotherStream) {
-  Program program(2);
+  StreamProgram program(2);
   program.compute(0, 100);
   NodeId event = program.record(0);
   NodeId await = program.await(1, event, 7);
@@ -107,7 +107,7 @@ TEST(StreamTimeline, AnEventTakesTimeToReachAnotherStream) {
 
 // A start on a stream of its own begins at once, wherever it is in the program.
 TEST(StreamTimeline, AStartDoesNotWaitForOtherStreams) {
-  Program program(2);
+  StreamProgram program(2);
   program.compute(0, 100);
   NodeId start = program.start(1, 1, 30);
   NodeId wait = program.wait(0, start);
@@ -120,7 +120,7 @@ TEST(StreamTimeline, AStartDoesNotWaitForOtherStreams) {
 
 // An event holds a stream back until the work before it has ended; it covers collectives, too.
 TEST(StreamTimeline, EventsCoverWorkAndCollectives) {
-  Program program(2);
+  StreamProgram program(2);
   program.compute(0, 10);
   program.start(0, 1, 30);
   NodeId event = program.record(0);
@@ -136,7 +136,7 @@ TEST(StreamTimeline, EventsCoverWorkAndCollectives) {
 
 // One computation at a time: that of the stream that came to it first.
 TEST(StreamTimeline, ComputationsShareOneResource) {
-  Program program(3);
+  StreamProgram program(3);
   NodeId start = program.start(1, 1, 20);
   program.wait(0, start);
   NodeId held = program.compute(0, 5), first = program.compute(2, 15), second = program.compute(2, 15);
@@ -150,7 +150,7 @@ TEST(StreamTimeline, ComputationsShareOneResource) {
 // A lane serves in the order of the program, whatever the streams of its collectives. That holds up the collective, not
 // its stream.
 TEST(StreamTimeline, ALaneServesInTheOrderOfTheProgram) {
-  Program program(3);
+  StreamProgram program(3);
   program.compute(0, 50);
   NodeId first = program.start(0, 1, 10), second = program.start(1, 1, 10), after = program.compute(1, 5);
   NodeId event = program.record(1);
@@ -164,7 +164,7 @@ TEST(StreamTimeline, ALaneServesInTheOrderOfTheProgram) {
 
 // What a stream waits for on which nothing is computed exposes nothing.
 TEST(StreamTimeline, OnlyStreamsThatComputeStandStill) {
-  Program program(2);
+  StreamProgram program(2);
   NodeId start = program.start(1, 1, 20);
   program.wait(1, start);
   NodeId next = program.start(1, 2, 20);
@@ -277,11 +277,11 @@ struct Oracle {
 };
 
 /// A program on two to four streams, with all that streams may do.
-Program randomProgram(unsigned seed) {
+StreamProgram randomProgram(unsigned seed) {
   std::mt19937 random(seed);
   auto below = [&](int bound) { return static_cast<int>(random() % bound); };
   int streams = 2 + below(3);
-  Program program(streams);
+  StreamProgram program(streams);
   std::vector<NodeId> starts, records;
   for (int left = 3 + below(20); left > 0; --left) {
     int stream = below(streams), what = below(10);
@@ -303,7 +303,7 @@ Program randomProgram(unsigned seed) {
 
 TEST(StreamTimeline, AgreesWithTheOracleOnRandomPrograms) {
   for (unsigned seed = 0; seed < 3000; ++seed) {
-    Program program = randomProgram(seed);
+    StreamProgram program = randomProgram(seed);
     Timeline line = program.play();
     Oracle oracle(program.problem);
     oracle.run();
@@ -433,7 +433,7 @@ struct ContendedOracle {
 TEST(StreamTimeline, ContentionAgreesWithTheOracleOnRandomPrograms) {
   int32_t slower = 0;
   for (unsigned seed = 0; seed < 1500; ++seed) {
-    Program program = randomProgram(seed);
+    StreamProgram program = randomProgram(seed);
     Ns undisturbed = program.play().makespan;
     addRandomDemands(program.problem, seed);
     if (!program.problem.hasContention())
@@ -454,7 +454,7 @@ TEST(StreamTimeline, ContentionAgreesWithTheOracleOnRandomPrograms) {
 // Tests that demands that are never exceeded change nothing.
 TEST(StreamTimeline, EnoughOfEverythingChangesNothing) {
   for (unsigned seed = 0; seed < 1500; ++seed) {
-    Program program = randomProgram(seed);
+    StreamProgram program = randomProgram(seed);
     Timeline without = program.play();
     for (Node &node : program.problem.nodes) {
       Demand demand;

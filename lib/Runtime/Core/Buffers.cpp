@@ -20,7 +20,6 @@
 using namespace commsched::runtime;
 
 static constexpr int64_t alignment = 64;
-static constexpr int poisonByte = 0xdb;
 
 Buffer *commsched::runtime::findBuffer(commrt_context *context, const void *pointer) {
   auto *address = static_cast<char *>(const_cast<void *>(pointer));

@@ -40,6 +40,9 @@ using Clock = std::chrono::steady_clock;
 /// The longest timeout and delay, one year. Longer ones would overflow the clock.
 constexpr int64_t longestNs = int64_t(365) * 24 * 3600 * 1'000'000'000;
 
+/// What released memory is overwritten with on request, so that late readers show (commrt_options::poison).
+constexpr int poisonByte = 0xdb;
+
 /// A buffer of commrt_alloc. Freed when `holds` (its owner and each token that uses it) reaches zero.
 struct Buffer {
   commrt_context *context;

@@ -19,8 +19,6 @@
 
 using namespace commsched::runtime;
 
-static constexpr int poisonByte = 0xdb;
-
 void *commsched::runtime::streamHandle(const commrt_context *context, const commrt_stream *stream) {
   if (stream)
     return stream->handle;

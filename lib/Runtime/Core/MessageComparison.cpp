@@ -32,7 +32,7 @@ struct Text {
   char text[504];
 };
 
-struct Comparison {
+struct MessageComparison {
   commrt_context *context;
   bool isOrdered = context->job->backend->flags & COMMRT_BACKEND_ORDERED;
   MessageLists lists = {};
@@ -48,10 +48,9 @@ struct Comparison {
 };
 } // namespace
 
-static constexpr const char *comparing = "comparing messages";
-static constexpr size_t none = SIZE_MAX;
+static constexpr const char *comparingMessages = "comparing messages";
 
-std::string Comparison::describe(int64_t index) const {
+std::string MessageComparison::describe(int64_t index) const {
   const commrt_message &message = context->messages[index];
   if (message.kind != COMMRT_SEND && message.kind != COMMRT_RECV)
     return describeSite({message.kind, message.dtype, message.count, message.group, message.location, 0});
@@ -74,7 +73,7 @@ static uint64_t hashText(uint64_t hash, const std::string &text) {
 }
 
 /// An error text if a step cannot be one. A step on a rank that is in no subset stays empty.
-std::string Comparison::fill(const commrt_message &message, MessageStep &step) const {
+std::string MessageComparison::fill(const commrt_message &message, MessageStep &step) const {
   auto index = &message - context->messages.data();
   if (message.kind == COMMRT_AWAIT) {
     bool isStart =
@@ -110,7 +109,7 @@ std::string Comparison::fill(const commrt_message &message, MessageStep &step) c
   return "";
 }
 
-std::string Comparison::fillOwn() {
+std::string MessageComparison::fillOwn() {
   MessageStep *own = lists.steps.data() + context->rank * lists.perRank;
   for (const commrt_message &message : context->messages)
     if (std::string error = fill(message, *own++); !error.empty())
@@ -125,16 +124,16 @@ static void combineParts(void *lower, const void *higher, int64_t bytes) {
 }
 
 /// Both texts, from the ranks that have the messages, in one message.
-int32_t Comparison::report(size_t first, size_t second, const std::string &before, const std::string &between,
-                           const std::string &after) {
+int32_t MessageComparison::report(size_t first, size_t second, const std::string &before, const std::string &between,
+                                  const std::string &after) {
   Text texts[2] = {};
   size_t places[] = {first, second};
   for (int i = 0; i < 2; ++i) {
-    if (places[i] == none || lists.rankOf(places[i]) != context->rank)
+    if (places[i] == noPlace || lists.rankOf(places[i]) != context->rank)
       continue;
     copyText(describe(static_cast<int64_t>(places[i]) % lists.perRank), texts[i].text, sizeof(texts[i].text));
   }
-  if (int32_t status = combineRanks(context, comparing, texts, sizeof(texts), combineParts))
+  if (int32_t status = combineRanks(context, comparingMessages, texts, sizeof(texts), combineParts))
     return status;
   return fail(context, COMMRT_ERR_MISMATCH, before + texts[0].text + between + texts[1].text + after);
 }
@@ -144,7 +143,7 @@ static bool isAlike(const MessageStep &a, const MessageStep &b) {
 }
 
 /// The k-th send of a pair belongs to the k-th receive, of those with one tag if they have no common order.
-int32_t Comparison::pairUp() {
+int32_t MessageComparison::pairUp() {
   using Key = std::tuple<uint64_t, int32_t, int32_t, int64_t>;
   std::map<Key, std::pair<std::vector<size_t>, std::vector<size_t>>> pairs;
   for (size_t place = 0; place < lists.steps.size(); ++place) {
@@ -154,16 +153,16 @@ int32_t Comparison::pairUp() {
     auto &pair = pairs[{step.channel, step.from, step.to, isOrdered ? 0 : step.tag}];
     (step.step == Step::send ? pair.first : pair.second).push_back(place);
   }
-  lists.partners.assign(lists.steps.size(), none);
+  lists.partners.assign(lists.steps.size(), noPlace);
   for (auto &[key, pair] : pairs) {
     auto &[sends, receives] = pair;
     std::string sender = "rank " + std::to_string(std::get<1>(key)),
                 receiver = "rank " + std::to_string(std::get<2>(key));
     for (size_t k = 0; k < std::max(sends.size(), receives.size()); ++k) {
-      size_t send = k < sends.size() ? sends[k] : none, receive = k < receives.size() ? receives[k] : none;
-      if (send == none || receive == none)
+      size_t send = k < sends.size() ? sends[k] : noPlace, receive = k < receives.size() ? receives[k] : noPlace;
+      if (send == noPlace || receive == noPlace)
         return report(send, receive, "messages from " + sender + " to " + receiver + ": ",
-                      send == none ? sender + " has no message for " : " has no receive on " + receiver, "");
+                      send == noPlace ? sender + " has no message for " : " has no receive on " + receiver, "");
       if (!isAlike(lists.steps[send], lists.steps[receive]))
         return report(send, receive,
                       (isOrdered ? "messages between two members have one order on this backend, whatever their tags: "
@@ -178,7 +177,7 @@ int32_t Comparison::pairUp() {
   return COMMRT_OK;
 }
 
-int32_t Comparison::replay() {
+int32_t MessageComparison::replay() {
   const commrt_job &job = *context->job;
   bool isSerial = COMMRT_BACKEND_HAS(job.backend, is_serial) && job.backend->is_serial(job.state);
   std::optional<StuckSteps> found = replayMessages(lists, isSerial    ? Lanes::one
@@ -189,7 +188,7 @@ int32_t Comparison::replay() {
   int32_t rank = lists.rankOf(found->stuck), other = lists.rankOf(found->before);
   std::string name = "rank " + std::to_string(other), between, after;
   if (found->stuck == found->before)
-    return report(found->stuck, none, "on rank " + std::to_string(rank) + " ",
+    return report(found->stuck, noPlace, "on rank " + std::to_string(rank) + " ",
                   " is waited for before its other side is started", "");
   if (found->isLane) {
     between = rank == other ? " comes after " : " waits for a message of " + name + " that comes after ";
@@ -204,7 +203,7 @@ int32_t Comparison::replay() {
                 "messages wait for each other in a cycle: on rank " + std::to_string(rank) + " ", between, after);
 }
 
-int32_t Comparison::gather(int64_t most) {
+int32_t MessageComparison::gather(int64_t most) {
   lists.perRank = most;
   int64_t ranks = context->job->ranks, room = std::min(mostBytes, mostBytesOfAll / ranks);
   if (most > room / static_cast<int64_t>(sizeof(MessageStep)) / ranks)
@@ -212,7 +211,7 @@ int32_t Comparison::gather(int64_t most) {
   lists.steps.resize(ranks * most);
   if (std::string error = fillOwn(); !error.empty())
     return fail(context, COMMRT_ERR_INVALID, error);
-  if (int32_t status = combineRanks(context, comparing, lists.steps.data(),
+  if (int32_t status = combineRanks(context, comparingMessages, lists.steps.data(),
                                     static_cast<int64_t>(lists.steps.size() * sizeof(MessageStep)), combineParts))
     return status;
   if (int32_t status = pairUp())
@@ -221,7 +220,7 @@ int32_t Comparison::gather(int64_t most) {
 }
 
 int32_t commsched::runtime::compareMessages(commrt_context *context, const MessageExtent &extent) {
-  int32_t status = extent.announces && extent.most > 0 ? Comparison{context}.gather(extent.most) : COMMRT_OK;
+  int32_t status = extent.announces && extent.most > 0 ? MessageComparison{context}.gather(extent.most) : COMMRT_OK;
   context->messages.clear();
   context->announcesMessages = false;
   return status;

@@ -19,8 +19,6 @@
 
 using namespace commsched::runtime;
 
-static constexpr size_t none = SIZE_MAX;
-
 namespace {
 /// A message with both sides, or a collective with its members.
 struct Meeting {
@@ -30,9 +28,9 @@ struct Meeting {
 
 struct Batch {
   std::vector<size_t> places, meetings;
-  size_t before = none, after = none; ///< on the same lane
-  size_t unreached = 0;               ///< starts that the rank has not come to
-  size_t open = 0;                    ///< meetings in which somebody is absent
+  size_t before = noPlace, after = noPlace; ///< on the same lane
+  size_t unreached = 0;                     ///< starts that the rank has not come to
+  size_t open = 0;                          ///< meetings in which somebody is absent
   bool hasBegun = false, hasEnded = false;
   std::vector<size_t> waiting; ///< threads
 };
@@ -88,14 +86,14 @@ size_t Replay::addBatch(size_t place) {
 
 void Replay::makeBatches() {
   struct Lane {
-    size_t last = none;
+    size_t last = noPlace;
     int64_t number = 0;
   };
   std::map<std::tuple<uint64_t, int32_t, bool>, Lane> lanes;    // by channel, rank, and whether it is for messages
   std::map<int32_t, size_t> newest;                             // of the one lane, by rank
   std::map<std::pair<int32_t, int32_t>, size_t> threadOfStream; // by rank and stream
-  batchOf.assign(lists.steps.size(), none);
-  threadOf.assign(lists.steps.size(), none);
+  batchOf.assign(lists.steps.size(), noPlace);
+  threadOf.assign(lists.steps.size(), noPlace);
   for (size_t place = 0; place < lists.steps.size(); ++place) {
     const MessageStep &step = lists.steps[place];
     if (step.step == Step::none)
@@ -113,14 +111,14 @@ void Replay::makeBatches() {
       batchOf[place] = addBatch(place);
     } else {
       Lane &lane = lanes[{step.channel, rank, step.isMessage()}];
-      size_t &last = kind == Lanes::one ? newest.try_emplace(rank, none).first->second : lane.last;
-      if (lane.last != none && step.isMessage() && lane.number == step.batch) {
+      size_t &last = kind == Lanes::one ? newest.try_emplace(rank, noPlace).first->second : lane.last;
+      if (lane.last != noPlace && step.isMessage() && lane.number == step.batch) {
         batches[lane.last].places.push_back(place);
         batchOf[place] = lane.last;
       } else {
         size_t batch = batchOf[place] = addBatch(place);
         batches[batch].before = last;
-        if (last != none)
+        if (last != noPlace)
           batches[last].after = batch;
         last = batch;
         lane = {batch, step.batch};
@@ -177,7 +175,7 @@ void Replay::advance(size_t index) {
 
 void Replay::begin(size_t index) {
   Batch &batch = batches[index];
-  if (batch.hasBegun || batch.unreached > 0 || (batch.before != none && !batches[batch.before].hasEnded))
+  if (batch.hasBegun || batch.unreached > 0 || (batch.before != noPlace && !batches[batch.before].hasEnded))
     return;
   batch.hasBegun = true;
   if (batch.open == 0)
@@ -195,7 +193,7 @@ void Replay::end(size_t index) {
   Batch &batch = batches[index];
   batch.hasEnded = true;
   openThreads.insert(openThreads.end(), batch.waiting.begin(), batch.waiting.end());
-  if (batch.after != none)
+  if (batch.after != noPlace)
     openBatches.push_back(batch.after);
 }
 
@@ -214,7 +212,7 @@ std::optional<StuckSteps> Replay::run() {
       begin(index);
   }
   for (size_t place = 0; place < batchOf.size(); ++place)
-    if (batchOf[place] != none && !batches[batchOf[place]].hasEnded)
+    if (batchOf[place] != noPlace && !batches[batchOf[place]].hasEnded)
       return report(place);
   return std::nullopt;
 }
@@ -237,13 +235,13 @@ size_t Replay::absentIn(size_t place) const {
         return other;
     }
   }
-  return none;
+  return noPlace;
 }
 
 /// A step of a batch that has begun and not ended for which somebody is absent.
 size_t Replay::openPlace(const Batch &batch) const {
   for (size_t place : batch.places)
-    if (absentIn(place) != none)
+    if (absentIn(place) != noPlace)
       return place;
   return batch.places.front();
 }
@@ -266,7 +264,7 @@ StuckSteps Replay::holdUp(size_t place) const {
   if (!batch.hasBegun)
     return delayOf(place, place);
   // Another message of the batch may be the one that does not arrive.
-  size_t open = absentIn(place) == none ? openPlace(batch) : place;
+  size_t open = absentIn(place) == noPlace ? openPlace(batch) : place;
   return delayOf(open, absentIn(open));
 }
 

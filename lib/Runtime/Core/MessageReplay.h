@@ -38,6 +38,9 @@ struct MessageStep {
   bool isMessage() const { return step == Step::send || step == Step::receive; }
 };
 
+/// The place of a step that is not there.
+inline constexpr size_t noPlace = SIZE_MAX;
+
 /// The steps of all ranks, [rank][perRank]. A place is an index into `steps`.
 struct MessageLists {
   std::vector<MessageStep> steps = {};

@@ -37,7 +37,7 @@ struct ShownSite {
   char text[504];
 };
 
-struct Comparison {
+struct ScheduleComparison {
   commrt_context *context;
   uint64_t signature;
   std::vector<commrt_site> sites = {}; ///< without sends and receives, which ranks need not have in common
@@ -71,7 +71,7 @@ static uint64_t hashSite(const commrt_site &site) {
   return hash;
 }
 
-void Comparison::add(const commrt_site *all, int64_t count) {
+void ScheduleComparison::add(const commrt_site *all, int64_t count) {
   const Fault &fault = context->job->fault;
   for (int64_t i = 0; i < count; ++i) {
     if (all[i].kind == COMMRT_SEND || all[i].kind == COMMRT_RECV)
@@ -110,15 +110,15 @@ static void combineSites(void *lower, const void *higher, int64_t) {
 
 static void combineNothing(void *, const void *, int64_t) {}
 
-static constexpr const char *comparing = "comparing schedules";
+static constexpr const char *comparingSchedules = "comparing schedules";
 
 /// The number of leading sites in which all ranks agree.
-int32_t Comparison::bisect(int64_t shortest, int64_t &first) {
+int32_t ScheduleComparison::bisect(int64_t shortest, int64_t &first) {
   int64_t low = 0, high = shortest;
   while (low < high) {
     int64_t middle = low + (high - low + 1) / 2;
     Compared<uint64_t> hashes(prefix[middle], context->rank);
-    if (int32_t status = combineRanks(context, comparing, &hashes, sizeof(hashes), combineHashes))
+    if (int32_t status = combineRanks(context, comparingSchedules, &hashes, sizeof(hashes), combineHashes))
       return status;
     if (hashes.otherRank < 0)
       low = middle;
@@ -129,7 +129,7 @@ int32_t Comparison::bisect(int64_t shortest, int64_t &first) {
   return COMMRT_OK;
 }
 
-int32_t Comparison::reportSite(int64_t index) {
+int32_t ScheduleComparison::reportSite(int64_t index) {
   ShownSite mine = {};
   std::string text = "no further collective";
   if (index < numSites()) {
@@ -138,7 +138,7 @@ int32_t Comparison::reportSite(int64_t index) {
   }
   copyText(text, mine.text, sizeof(mine.text));
   Compared<ShownSite> shown(mine, context->rank);
-  if (int32_t status = combineRanks(context, comparing, &shown, sizeof(shown), combineSites))
+  if (int32_t status = combineRanks(context, comparingSchedules, &shown, sizeof(shown), combineSites))
     return status;
   // None is another one only where two hashes are equal by chance; the ranks still disagree.
   const ShownSite &other = shown.otherRank < 0 ? shown.first : shown.other;
@@ -147,7 +147,7 @@ int32_t Comparison::reportSite(int64_t index) {
                   shown.first.text + "; rank " + std::to_string(std::max(shown.otherRank, 0)) + " has " + other.text);
 }
 
-int32_t Comparison::run() {
+int32_t ScheduleComparison::run() {
   prefix.assign(numSites() + 1, 0);
   for (int64_t i = 0; i < numSites(); ++i)
     prefix[i + 1] = mix(prefix[i], hashSite(sites[i]));
@@ -155,7 +155,7 @@ int32_t Comparison::run() {
                    {signature, context->rank},
                    numSites(),
                    {static_cast<int64_t>(context->messages.size()), context->announcesMessages}};
-  if (int32_t status = combineRanks(context, comparing, &all, sizeof(all), combinePresented))
+  if (int32_t status = combineRanks(context, comparingSchedules, &all, sizeof(all), combinePresented))
     return status;
   messages = all.messages;
   if (all.schedule.otherRank >= 0) {
@@ -178,7 +178,7 @@ int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const 
     return status;
   if (numSites < 0 || (numSites > 0 && !sites))
     return fail(context, COMMRT_ERR_INVALID, "commrt_program_begin: the sites are NULL");
-  Comparison comparison{context, signature};
+  ScheduleComparison comparison{context, signature};
   comparison.add(sites, numSites);
   if (int32_t status = comparison.run())
     return status;

@@ -125,8 +125,6 @@ static void writeCache(const std::string &path, const std::string &code) {
 
 //===- NVRTC ---------------------------------------------------------------------------------===//
 
-template <typename Function> static void **slotOf(Function &function) { return reinterpret_cast<void **>(&function); }
-
 static SymbolLibrary describe(NvrtcApi &api) {
   return {"NVRTC",
           "COMMRT_NVRTC_LIBRARY",

@@ -59,8 +59,6 @@ struct commsched::runtime::MatrixPlan {
 
 //===- The library ---------------------------------------------------------------------------===//
 
-template <typename Function> static void **slotOf(Function &function) { return reinterpret_cast<void **>(&function); }
-
 MatrixLibrary::MatrixLibrary() = default;
 
 MatrixLibrary::~MatrixLibrary() {

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 static constexpr size_t bounceBytes = size_t(4) << 20;
 static constexpr int toDevice = 1, toHost = 2, onDevice = 3; ///< cudaMemcpyKind
-static constexpr std::chrono::microseconds pollInterval(20);
+static constexpr std::chrono::microseconds drainInterval(20);
 
 static NcclPeer &peerOf(void *opaque) {
   auto &peer = *static_cast<NcclPeer *>(opaque);
@@ -149,7 +149,7 @@ static int32_t waitHost(NcclPeer &peer, cudaEvent *event, Clock::time_point dead
       return failing;
     if (Clock::now() >= deadline)
       return COMMRT_ERR_TIMEOUT;
-    std::this_thread::sleep_for(pollInterval);
+    std::this_thread::sleep_for(drainInterval);
   }
 }
 

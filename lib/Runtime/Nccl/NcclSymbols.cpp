@@ -17,8 +17,6 @@
 
 using namespace commsched::runtime;
 
-template <typename Function> static void **slotOf(Function &function) { return reinterpret_cast<void **>(&function); }
-
 static SymbolLibrary describeNccl(NcclApi &api) {
   return {"NCCL",
           "COMMRT_NCCL_LIBRARY",

@@ -25,6 +25,9 @@ struct Symbol {
   bool isRequired = true;
 };
 
+/// Where the address of a function goes: the slot of a Symbol.
+template <typename Function> void **slotOf(Function &function) { return reinterpret_cast<void **>(&function); }
+
 /// A library that dlopen finds.
 struct SymbolLibrary {
   const char *what;                ///< for messages: "NCCL"

@@ -18,7 +18,7 @@
 
 using namespace commsched;
 
-static std::string describe(size_t id, const LiveInterval &interval, Bytes offset) {
+static std::string describeInterval(size_t id, const LiveInterval &interval, Bytes offset) {
   return "buffer " + std::to_string(id) + " [" + std::to_string(offset) + ", " +
          std::to_string(offset + interval.bytes) + ")";
 }
@@ -36,9 +36,10 @@ std::string commsched::verifyBufferPlan(llvm::ArrayRef<LiveInterval> intervals, 
       continue;
     Bytes offset = plan.offsets[id];
     if (offset < 0 || offset % alignment != 0)
-      return describe(id, interval, offset) + " is not aligned to " + std::to_string(alignment);
+      return describeInterval(id, interval, offset) + " is not aligned to " + std::to_string(alignment);
     if (interval.bytes > plan.total - offset)
-      return describe(id, interval, offset) + " ends beyond the arena's " + std::to_string(plan.total) + " bytes";
+      return describeInterval(id, interval, offset) + " ends beyond the arena's " + std::to_string(plan.total) +
+             " bytes";
     events.emplace_back(interval.begin, false, id);
     events.emplace_back(interval.end, true, id);
   }
@@ -57,8 +58,9 @@ std::string commsched::verifyBufferPlan(llvm::ArrayRef<LiveInterval> intervals, 
     }
     auto next = live.lower_bound(offset);
     auto clash = [&](size_t other) {
-      return describe(id, intervals[id], offset) + " overlaps " +
-             describe(other, intervals[other], plan.offsets[other]) + " at position " + std::to_string(position);
+      return describeInterval(id, intervals[id], offset) + " overlaps " +
+             describeInterval(other, intervals[other], plan.offsets[other]) + " at position " +
+             std::to_string(position);
     };
     if (next != live.end() && next->first < offset + size)
       return clash(next->second);

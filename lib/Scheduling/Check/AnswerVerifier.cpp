@@ -18,10 +18,9 @@
 #include <map>
 
 using namespace commsched;
+using std::to_string;
 
 namespace {
-
-std::string text(int64_t number) { return std::to_string(number); }
 
 /// Where the events of a bucket stand, and its buffers.
 struct BucketPlaces {
@@ -96,7 +95,7 @@ private:
 
 std::string AnswerVerifier::checkBuckets() {
   for (auto [index, bucket] : llvm::enumerate(buckets)) {
-    std::string where = "bucket " + text(index) + ": ";
+    std::string where = "bucket " + to_string(index) + ": ";
     BucketPlaces &place = places[index];
     if (bucket.members.size() < 2)
       return where + "fewer than two members";
@@ -107,18 +106,18 @@ std::string AnswerVerifier::checkBuckets() {
     for (NodeId member : bucket.members) {
       if (member < 0 || member >= given.size() || given.nodes[member].kind != NodeKind::Start || key == kNone ||
           given.nodes[member].mergeKey != key)
-        return where + "node " + text(member) + " has another merge key, or none";
+        return where + "node " + to_string(member) + " has another merge key, or none";
       NodeId wait = given.members[member].wait;
       if (wait == kNone || given.nodes[wait].start != member || given.nodes[member].pinned || given.nodes[wait].pinned)
-        return where + "node " + text(member) + " has no wait of its own, or is pinned";
+        return where + "node " + to_string(member) + " has no wait of its own, or is pinned";
       if (bucketOf[member] != kNone)
-        return where + "node " + text(member) + " is merged twice";
+        return where + "node " + to_string(member) + " is merged twice";
       bucketOf[member] = bucketOf[wait] = static_cast<int32_t>(index);
       total += given.nodes[member].bytes;
     }
     const MergeKey &merge = given.mergeKeys[key];
     if (merge.cap >= 0 && total > merge.cap)
-      return where + text(total) + " bytes, the cap is " + text(merge.cap);
+      return where + to_string(total) + " bytes, the cap is " + to_string(merge.cap);
     place.isPacked = bucket.form == BucketForm::Packed;
     place.gathers = merge.kind == CollectiveKind::AllGather;
     place.scatters = merge.kind == CollectiveKind::ReduceScatter;
@@ -128,7 +127,7 @@ std::string AnswerVerifier::checkBuckets() {
 
 std::string AnswerVerifier::checkVariants() {
   for (auto [start, name] : variants) {
-    std::string where = "the variant of node " + text(start) + ": ";
+    std::string where = "the variant of node " + to_string(start) + ": ";
     if (start < 0 || start >= given.size() || given.nodes[start].kind != NodeKind::Start)
       return where + "it is not a start";
     int32_t bucket = bucketOf[start];
@@ -166,7 +165,7 @@ std::string AnswerVerifier::placeEvents() {
       continue;
     }
     if (event.node < 0 || event.node >= given.size() || ran[event.node] || bucketOf[event.node] != kNone)
-      return "event " + text(at) + " runs node " + text(event.node) +
+      return "event " + to_string(at) + " runs node " + to_string(event.node) +
              ", which is in a bucket, runs twice or is unknown";
     ran[event.node] = 1;
     begins[event.node] = ends[event.node] = issues[event.node] = at;
@@ -175,7 +174,7 @@ std::string AnswerVerifier::placeEvents() {
 }
 
 std::string AnswerVerifier::placeBucketEvent(const AnswerEvent &event, int32_t at) {
-  std::string where = "event " + text(at) + ": ";
+  std::string where = "event " + to_string(at) + ": ";
   if (event.bucket < 0 || event.bucket >= static_cast<int32_t>(buckets.size()))
     return where + "of no bucket";
   BucketPlaces &place = places[event.bucket];
@@ -185,9 +184,9 @@ std::string AnswerVerifier::placeBucketEvent(const AnswerEvent &event, int32_t a
     bool isShared = event.members.size() > 1;
     for (NodeId member : event.members) {
       if (bucketOf[member] != event.bucket || ends[given.members[member].wait] != kNone)
-        return where + "unpacks node " + text(member) + ", which is of another bucket, or was unpacked before";
+        return where + "unpacks node " + to_string(member) + ", which is of another bucket, or was unpacked before";
       if (isShared && given.members[member].outputBytes > kSmallUnpackBytes)
-        return where + "node " + text(member) + " is too large to share an unpack";
+        return where + "node " + to_string(member) + " is too large to share an unpack";
       ends[given.members[member].wait] = at;
     }
     return {};
@@ -207,7 +206,7 @@ std::string AnswerVerifier::placeBucketEvent(const AnswerEvent &event, int32_t a
 std::string AnswerVerifier::placeMembers() {
   for (auto [index, bucket] : llvm::enumerate(buckets)) {
     BucketPlaces &place = places[index];
-    std::string where = "bucket " + text(index) + ": ";
+    std::string where = "bucket " + to_string(index) + ": ";
     bool complete = place.start != kNone && place.wait > place.start &&
                     (!place.isPacked || (place.pack != kNone && place.pack < place.start)) &&
                     (!place.isPacked || place.gathers || place.view > place.wait);
@@ -220,7 +219,7 @@ std::string AnswerVerifier::placeMembers() {
       begins[info.wait] = place.wait;
       if (place.isPacked && place.gathers) {
         if (ends[info.wait] == kNone)
-          return where + "node " + text(member) + " is not unpacked";
+          return where + "node " + to_string(member) + " is not unpacked";
       } else {
         ends[info.wait] = place.isPacked ? place.view : place.wait;
       }
@@ -229,7 +228,7 @@ std::string AnswerVerifier::placeMembers() {
         const Buffer &result = given.buffers[info.input];
         if (given.nodes[cast].pinned || result.def != cast || result.liveOut ||
             given.succs[cast] != llvm::ArrayRef<NodeId>(member))
-          return where + "node " + text(cast) + " is used by others and cannot vanish in the pack";
+          return where + "node " + to_string(cast) + " is used by others and cannot vanish in the pack";
         begins[cast] = ends[cast] = place.pack;
       }
       place.read += cast == kNone ? info.inputBytes : info.castInputBytes;
@@ -240,7 +239,7 @@ std::string AnswerVerifier::placeMembers() {
   }
   for (NodeId node = 0; node < given.size(); ++node)
     if (begins[node] == kNone)
-      return "node " + text(node) + " never happens";
+      return "node " + to_string(node) + " never happens";
   return {};
 }
 
@@ -255,8 +254,8 @@ std::string AnswerVerifier::checkEdges() {
                   : fused                ? true
                                          : ends[pred] < begins[node];
       if (!kept)
-        return "node " + text(node) + " at event " + text(begins[node]) + " depends on node " + text(pred) +
-               ", which is done at event " + text(ends[pred]);
+        return "node " + to_string(node) + " at event " + to_string(begins[node]) + " depends on node " +
+               to_string(pred) + ", which is done at event " + to_string(ends[pred]);
     }
   return {};
 }
@@ -267,7 +266,8 @@ std::string AnswerVerifier::checkOrders() {
   auto follow = [&](int64_t chain, NodeId node) -> std::string {
     auto [entry, isFirst] = latest.try_emplace(chain, node);
     if (!isFirst && issues[entry->second] > issues[node])
-      return "node " + text(node) + " is issued before node " + text(entry->second) + ", which comes before it";
+      return "node " + to_string(node) + " is issued before node " + to_string(entry->second) +
+             ", which comes before it";
     entry->second = node;
     return {};
   };
@@ -368,9 +368,9 @@ std::string AnswerVerifier::checkPeak() {
     peak = std::max(peak, live + (events[at].kind == AnswerEvent::Run ? given.nodes[events[at].node].workspace : 0));
   }
   if (claims && peak != claims->peak)
-    return "the peak is " + text(peak) + " bytes, the claim " + text(claims->peak);
+    return "the peak is " + to_string(peak) + " bytes, the claim " + to_string(claims->peak);
   if (requirements.peakLimit < kUnlimited && peak > requirements.peakLimit)
-    return "the peak is " + text(peak) + " bytes, the limit " + text(requirements.peakLimit);
+    return "the peak is " + to_string(peak) + " bytes, the limit " + to_string(requirements.peakLimit);
   return {};
 }
 
@@ -481,7 +481,7 @@ std::string AnswerVerifier::checkMakespan() {
     return {};
   Ns makespan = given.demands.empty() ? undisturbedMakespan() : contendedMakespan();
   if (makespan != claims->makespan)
-    return "the makespan is " + text(makespan) + " ns, the claim " + text(claims->makespan);
+    return "the makespan is " + to_string(makespan) + " ns, the claim " + to_string(claims->makespan);
   return {};
 }
 

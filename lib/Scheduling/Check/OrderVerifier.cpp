@@ -16,10 +16,9 @@
 #include <algorithm>
 
 using namespace commsched;
+using std::to_string;
 
 namespace {
-
-std::string text(int64_t number) { return std::to_string(number); }
 
 /// One check per member; each returns the first violation.
 class Verifier {
@@ -28,14 +27,14 @@ public:
 
   std::string permutation() {
     if (order.size() != problem.nodes.size())
-      return "the order has " + text(order.size()) + " nodes, the block " + text(problem.nodes.size());
+      return "the order has " + to_string(order.size()) + " nodes, the block " + to_string(problem.nodes.size());
     place.assign(problem.nodes.size(), kNone);
     for (size_t at = 0; at < order.size(); ++at) {
       NodeId id = order[at];
       if (id < 0 || static_cast<size_t>(id) >= place.size())
-        return "position " + text(at) + " names node " + text(id) + ", which does not exist";
+        return "position " + to_string(at) + " names node " + to_string(id) + ", which does not exist";
       if (place[id] != kNone)
-        return "node " + text(id) + " stands at positions " + text(place[id]) + " and " + text(at);
+        return "node " + to_string(id) + " stands at positions " + to_string(place[id]) + " and " + to_string(at);
       place[id] = static_cast<int32_t>(at);
     }
     return {};
@@ -54,7 +53,7 @@ public:
             return before(id, start, "waits for it in a region");
       for (BufferId buffer : problem.touches[id])
         if (NodeId def = problem.buffers[buffer].def; def != kNone && place[def] > place[id])
-          return before(id, def, "uses buffer " + text(buffer) + ", which that node defines");
+          return before(id, def, "uses buffer " + to_string(buffer) + ", which that node defines");
     }
     return {};
   }
@@ -82,8 +81,8 @@ public:
       live += change[at];
       Bytes here = live + problem.nodes[order[at]].workspace;
       if (here > limit)
-        return "peak memory: " + text(here) + " bytes are live at position " + text(at) + " (node " + text(order[at]) +
-               "), the limit is " + text(limit);
+        return "peak memory: " + to_string(here) + " bytes are live at position " + to_string(at) + " (node " +
+               to_string(order[at]) + "), the limit is " + to_string(limit);
     }
     return {};
   }
@@ -145,15 +144,16 @@ public:
     for (NodeId id = 0; id + 1 < problem.size(); ++id)
       if (int32_t unit = problem.nodes[id].unit;
           unit != kNone && problem.nodes[id + 1].unit == unit && place[id + 1] != place[id] + 1)
-        return "nodes " + text(id) + " and " + text(id + 1) + " of unit " + text(unit) + " stand at positions " +
-               text(place[id]) + " and " + text(place[id + 1]) + ", not next to each other";
+        return "nodes " + to_string(id) + " and " + to_string(id + 1) + " of unit " + to_string(unit) +
+               " stand at positions " + to_string(place[id]) + " and " + to_string(place[id + 1]) +
+               ", not next to each other";
     return {};
   }
 
 private:
   std::string before(NodeId early, NodeId late, const std::string &why) const {
-    return "node " + text(early) + " at position " + text(place[early]) + " comes before node " + text(late) +
-           " at position " + text(place[late]) + ": " + why;
+    return "node " + to_string(early) + " at position " + to_string(place[early]) + " comes before node " +
+           to_string(late) + " at position " + to_string(place[late]) + ": " + why;
   }
 
   const Problem &problem;

@@ -39,7 +39,7 @@ struct Source {
 };
 
 /// The copy-in whose slice `input` is, directly or through casts.
-Source findSource(Value input) {
+Source findCopyIn(Value input) {
   Source source;
   Value slice = input;
   for (Operation *def = slice.getDefiningOp(); def && isElementTypeCast(def); def = slice.getDefiningOp()) {
@@ -120,7 +120,7 @@ private:
   void reinplace(AllGatherOp gather) {
     SmallVector<Source> sources;
     for (Value input : gather.getInputs())
-      sources.push_back(findSource(input));
+      sources.push_back(findCopyIn(input));
     // No remarks for all-gathers without a copy-in, or already in place.
     if (llvm::none_of(sources, [](const Source &source) { return source.copyIn != nullptr; }))
       return;

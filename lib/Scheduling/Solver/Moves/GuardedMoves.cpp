@@ -16,7 +16,7 @@ using namespace commsched;
 
 /// The slices of one call, and the slack of the first one, as a share of the makespan in millionths. The last slices
 /// have none.
-static constexpr int64_t kSlices = 12, kSlicesWithSlack = 9, kSlackPpm = 100;
+static constexpr int64_t kSlices = 12, kSlicesWithSlack = 9, kGuardedSlackPpm = 100;
 
 static DecodedSchedule decodedFrom(const Problem &problem, const Schedule &answer) {
   DecodedSchedule result;
@@ -40,7 +40,7 @@ std::optional<Schedule> commsched::moveWithGuards(const ScheduleFacts &facts, co
   Ns shortest = before;
   for (int64_t index = 0; index < kSlices && shortest > target; ++index) {
     int64_t left = slice;
-    moves.run(left, target, index < kSlicesWithSlack ? mulDiv(before, kSlackPpm, kMillion) >> index : 0);
+    moves.run(left, target, index < kSlicesWithSlack ? mulDiv(before, kGuardedSlackPpm, kMillion) >> index : 0);
     steps -= slice - left;
     if (moves.makespan() < shortest) {
       shortest = moves.makespan();
