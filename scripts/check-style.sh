@@ -8,7 +8,7 @@
 # compiles go through clang-tidy, one per core: all of them, or the MAX_TIDY smallest if a branch changed more; the rest are named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-MAX_TIDY=${MAX_TIDY:-16}
+MAX_TIDY=${MAX_TIDY:-8}
 
 all=no fix=no base=
 for argument in "$@"; do

@@ -19,7 +19,7 @@ namespace {
 constexpr GroupShape kInside{4, 1, 4}, kAcross{8, 2, 4};
 
 /// A machine with round numbers: 10 bytes per ns on links inside a node, 1 between nodes, 100 in memory.
-MachineModel plain(const std::string &more = "") {
+MachineModel contentionMachine(const std::string &more = "") {
   std::string text = R"({"schema_version": 1, "name": "plain", "node": {"ranks": 4},
     "memory": {"capacity_bytes": 1000, "bandwidth_gbps": 100},
     "compute": {"peak_tflops": {"f32": 1}},
@@ -61,21 +61,21 @@ TEST(ContentionModel, PairsAreWhatWasMeasured) {
 }
 
 TEST(ContentionModel, ProfilesWithoutNumbersHaveNone) {
-  EXPECT_FALSE(ContentionModel(plain()).any());
-  MachineModel zero = plain(R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix"}])");
+  EXPECT_FALSE(ContentionModel(contentionMachine()).any());
+  MachineModel zero = contentionMachine(R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix"}])");
   EXPECT_FALSE(ContentionModel(zero).any());
-  MachineModel some =
-      plain(R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix", "collective_permille": 1}])");
+  MachineModel some = contentionMachine(
+      R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix", "collective_permille": 1}])");
   EXPECT_TRUE(ContentionModel(some).any());
-  MachineModel resources = plain(R"(, "resources": {"compute_units": 10})");
+  MachineModel resources = contentionMachine(R"(, "resources": {"compute_units": 10})");
   EXPECT_TRUE(ContentionModel(resources).any());
   // Without a table no kind stands for another one.
-  MachineModel nothing = plain();
+  MachineModel nothing = contentionMachine();
   EXPECT_FALSE(ContentionModel(nothing).ofCollective(Kind::AllGather, 4000, kInside, 1000).any());
 }
 
 TEST(ContentionModel, KernelsByRoofline) {
-  MachineModel machine = plain(R"(, "resources": {"compute_units": 10, "vector_units_permille": 250})");
+  MachineModel machine = contentionMachine(R"(, "resources": {"compute_units": 10, "vector_units_permille": 250})");
   ContentionModel model(machine);
   Demand product = model.ofKernel(/*isProduct=*/true, 30000, 1000), vector = model.ofKernel(false, 200000, 1000);
   EXPECT_EQ(product.share, (Shares{1'000'000, 300'000, 0, 0, 0}));
@@ -87,7 +87,8 @@ TEST(ContentionModel, KernelsByRoofline) {
 // Tests shares by hand: a gather of 4000 bytes over 4 ranks sends 3000, an all-reduce twice that. Over two nodes, the
 // four ranks of a node share what leaves it.
 TEST(ContentionModel, CollectivesByTraffic) {
-  MachineModel machine = plain(R"(, "resources": {"compute_units": 10, "ctas": 2, "traffic_permille": 2000})");
+  MachineModel machine =
+      contentionMachine(R"(, "resources": {"compute_units": 10, "ctas": 2, "traffic_permille": 2000})");
   ContentionModel model(machine);
   EXPECT_EQ(model.ofCollective(Kind::AllGather, 4000, kInside, 1000).share, (Shares{200'000, 60'000, 300'000, 0, 0}));
   EXPECT_EQ(model.ofCollective(Kind::AllReduce, 4000, kInside, 1000, 5).share,
@@ -107,7 +108,7 @@ TEST(ContentionModel, TheNearestEntryCounts) {
     {"kind": "all_gather", "bytes": 10000, "against": "matrix", "compute_permille": 1000},
     {"kind": "all_gather", "bytes": 100, "ctas": 8, "against": "matrix", "compute_permille": 3000},
     {"kind": "all_gather", "bytes": 100, "against": "memory", "compute_permille": 1000, "collective_permille": 1000}])";
-  MachineModel machine = plain(table);
+  MachineModel machine = contentionMachine(table);
   ContentionModel model(machine);
   auto units = [&](Kind kind, Bytes bytes, int64_t ctas = 0) {
     return model.ofCollective(kind, bytes, kInside, 1000, ctas).share[0];
@@ -141,7 +142,7 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
   const std::string contention =
       R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix", "compute_permille": 1}])";
   for (const char *more : {"", R"(, "resources": {"compute_units": 10})"}) {
-    MachineModel machine = plain(contention + more + pairs), without = plain(contention + more);
+    MachineModel machine = contentionMachine(contention + more + pairs), without = contentionMachine(contention + more);
     auto pair = [](const MachineModel &of, Kind kind, Bytes bytes, GroupShape shape, Ns time) {
       Demand demand = ContentionModel(of).ofCollective(kind, bytes, shape, time);
       return slowdownOf(demand, demand);
@@ -162,7 +163,7 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
       EXPECT_EQ(pair(machine, Kind::AllReduce, 4000, kAcross, 1000), 50);
   }
   // Pairs alone say what links do, and nothing about kernels.
-  MachineModel alone = plain(pairs);
+  MachineModel alone = contentionMachine(pairs);
   EXPECT_TRUE(ContentionModel(alone).any());
   EXPECT_EQ(ContentionModel(alone).ofCollective(Kind::AllGather, 4000, kInside, 1000).share,
             (Shares{0, 0, 650'000, 0, 0}));
@@ -175,7 +176,7 @@ TEST(ContentionModel, PairsAreReadStrictly) {
         {R"([{"kind": "all_gather", "bytes": 1, "nodes": 1, "permile": 1}])", "permile"},
         {R"([{"kind": "all_gather", "bytes": 1, "nodes": 1, "permille": -1}])", "permille"},
         {R"(7)", "pairs"}}) {
-    std::string text = plain().toJSON();
+    std::string text = contentionMachine().toJSON();
     text.insert(text.rfind('}'), std::string(R"(, "calibration": {"pairs": )") + pairs + "}");
     llvm::Expected<MachineModel> machine = MachineModel::parse(text);
     ASSERT_FALSE(static_cast<bool>(machine)) << pairs;
@@ -185,7 +186,7 @@ TEST(ContentionModel, PairsAreReadStrictly) {
   }
   // What else a calibration says is for people.
   for (const char *other : {R"("by hand")", R"({"when": 7})", R"([1])"}) {
-    std::string text = plain().toJSON();
+    std::string text = contentionMachine().toJSON();
     text.insert(text.rfind('}'), std::string(R"(, "calibration": )") + other);
     EXPECT_TRUE(llvm::cantFail(MachineModel::parse(text)).pairs.empty());
   }

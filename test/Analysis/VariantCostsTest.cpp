@@ -14,7 +14,7 @@ using Kind = CollectiveKind;
 
 namespace {
 
-constexpr GroupShape kInside{4, 1, 4};
+constexpr GroupShape kVariantGroup{4, 1, 4};
 
 std::string profile(const std::string &more) {
   return R"({"schema_version": 1, "name": "plain", "node": {"ranks": 4},
@@ -25,7 +25,7 @@ std::string profile(const std::string &more) {
          more + "}";
 }
 
-std::string errorOf(const std::string &variants, const std::string &more = "") {
+std::string variantErrorOf(const std::string &variants, const std::string &more = "") {
   llvm::Expected<MachineModel> machine = MachineModel::parse(profile(", \"variants\": " + variants + more), "x.json");
   return machine ? "no error" : llvm::toString(machine.takeError());
 }
@@ -47,39 +47,41 @@ TEST(VariantName, Texts) {
 
 // Tests that each wrong field is an error that names it.
 TEST(VariantCosts, Errors) {
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "ring", "ctas": 8}])"), "no error");
-  EXPECT_EQ(errorOf(R"({})"), "machine 'x.json': field 'variants': expected an array");
-  EXPECT_EQ(errorOf(R"([{"kind": "gossip", "means": "ring", "ctas": 8}])"),
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "ring", "ctas": 8}])"), "no error");
+  EXPECT_EQ(variantErrorOf(R"({})"), "machine 'x.json': field 'variants': expected an array");
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "gossip", "means": "ring", "ctas": 8}])"),
             "machine 'x.json': field 'variants[0].kind': expected a kind of collective, such as all_gather");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "tree"}])"),
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "tree"}])"),
             "machine 'x.json': field 'variants[0].means': expected one of ring, copy_engine, symmetric");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_reduce", "means": "copy_engine"}])"),
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_reduce", "means": "copy_engine"}])"),
             "machine 'x.json': field 'variants[0].means': copy engines cannot reduce, so they carry out no all_reduce");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "ring"}])"),
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "ring"}])"),
             "machine 'x.json': field 'variants[0].ctas': expected 1 to 64, got 0");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "ring", "ctas": 65}])"),
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "ring", "ctas": 65}])"),
             "machine 'x.json': field 'variants[0].ctas': expected 1 to 64, got 65");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "copy_engine", "ctas": 1}])"),
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "copy_engine", "ctas": 1}])"),
             "machine 'x.json': field 'variants[0].ctas': expected none, since copy engines take no thread blocks");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "ring", "ctas": 8}, {"kind": "all_gather", "means": "ring",
+  EXPECT_EQ(
+      variantErrorOf(R"([{"kind": "all_gather", "means": "ring", "ctas": 8}, {"kind": "all_gather", "means": "ring",
                          "ctas": 8}])"),
-            "machine 'x.json': field 'variants[1].means': there is another variant ring-8 of all_gather");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "symmetric", "time_permille": 0}])"),
+      "machine 'x.json': field 'variants[1].means': there is another variant ring-8 of all_gather");
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "symmetric", "time_permille": 0}])"),
             "machine 'x.json': field 'variants[0].time_permille': expected an integer of at least 1");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "symmetric", "time_permille": 1000001}])"),
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "symmetric", "time_permille": 1000001}])"),
             "machine 'x.json': field 'variants[0].time_permille': expected at most 1000000, got 1000001");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "symmetric", "speed": 2}])"),
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "symmetric", "speed": 2}])"),
             "machine 'x.json': field 'variants[0].speed': unknown field");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "symmetric", "curves": [{"kind": "all_gather", "ranks": 4,
+  EXPECT_EQ(
+      variantErrorOf(R"([{"kind": "all_gather", "means": "symmetric", "curves": [{"kind": "all_gather", "ranks": 4,
                          "nodes": 1, "points": [{"bytes": 1, "ns": 1}]}]}])"),
-            "machine 'x.json': field 'variants[0].curves[0].kind': unknown field");
-  EXPECT_EQ(errorOf(R"([{"kind": "all_gather", "means": "symmetric", "curves": [{"ranks": 4, "nodes": 1}]}])"),
+      "machine 'x.json': field 'variants[0].curves[0].kind': unknown field");
+  EXPECT_EQ(variantErrorOf(R"([{"kind": "all_gather", "means": "symmetric", "curves": [{"ranks": 4, "nodes": 1}]}])"),
             "machine 'x.json': field 'variants[0].curves[0].points': expected at least one point");
   std::string contends = R"([{"kind": "all_gather", "means": "symmetric",
                               "contention": [{"bytes": 1, "against": "matrix", "compute_permille": 5}]}])";
-  EXPECT_EQ(errorOf(contends),
+  EXPECT_EQ(variantErrorOf(contends),
             "machine 'x.json': field 'variants[0].contention': expected a profile with contention or resources");
-  EXPECT_EQ(errorOf(contends, R"(, "resources": {"compute_units": 10})"), "no error");
+  EXPECT_EQ(variantErrorOf(contends, R"(, "resources": {"compute_units": 10})"), "no error");
 }
 
 // Tests that a profile with variants prints and reads back as the same profile.
@@ -103,15 +105,15 @@ TEST(VariantCosts, Curves) {
     {"kind": "all_gather", "means": "copy_engine", "time_permille": 9000,
      "curves": [{"ranks": 4, "nodes": 1, "points": [{"bytes": 4000, "ns": 600, "lo_ns": 500, "hi_ns": 700}]}]},
     {"kind": "reduce_scatter", "means": "ring", "ctas": 2}])"))));
-  EXPECT_EQ(model.costOfCollective(Kind::AllGather, 4000, kInside, ElementType::F32), 410);
+  EXPECT_EQ(model.costOfCollective(Kind::AllGather, 4000, kVariantGroup, ElementType::F32), 410);
   const CollectiveVariant *ring = model.findVariant(Kind::AllGather, {VariantName::Ring, 2});
   const CollectiveVariant *engines = model.findVariant(Kind::AllGather, {VariantName::CopyEngine, 0});
   ASSERT_TRUE(ring && engines);
   EXPECT_EQ(model.findVariant(Kind::AllGather, {VariantName::Ring, 3}), nullptr);
   EXPECT_EQ(model.findVariant(Kind::AllReduce, {VariantName::Ring, 2}), nullptr);
-  EXPECT_EQ(model.curve(*ring, kInside, ElementType::F32)(4000), 547 + 7);
-  EXPECT_EQ(model.curve(*engines, kInside, ElementType::F32)(4000), 600);
-  CostEstimate estimate = model.curve(*engines, kInside, ElementType::F32).estimate(4000);
+  EXPECT_EQ(model.curve(*ring, kVariantGroup, ElementType::F32)(4000), 547 + 7);
+  EXPECT_EQ(model.curve(*engines, kVariantGroup, ElementType::F32)(4000), 600);
+  CostEstimate estimate = model.curve(*engines, kVariantGroup, ElementType::F32).estimate(4000);
   EXPECT_EQ(estimate.lo, 500);
   EXPECT_EQ(estimate.hi, 700);
   EXPECT_EQ(estimate.origin, CostOrigin::Measured);
@@ -119,8 +121,8 @@ TEST(VariantCosts, Curves) {
   EXPECT_EQ(model.curve(*ring, {1, 1, 1}, ElementType::F32)(4000), 0);
   Ns before = 0;
   for (Bytes bytes = 0; bytes < 100000; bytes += 777) {
-    EXPECT_GE(model.curve(*ring, kInside, ElementType::F32)(bytes), before);
-    before = model.curve(*ring, kInside, ElementType::F32)(bytes);
+    EXPECT_GE(model.curve(*ring, kVariantGroup, ElementType::F32)(bytes), before);
+    before = model.curve(*ring, kVariantGroup, ElementType::F32)(bytes);
   }
 }
 
@@ -133,17 +135,20 @@ TEST(VariantCosts, Demands) {
     {"kind": "all_gather", "means": "symmetric",
      "contention": [{"bytes": 4000, "against": "matrix", "compute_permille": 1000}]}])")));
   ContentionModel model(machine);
-  EXPECT_EQ(model.ofCollective(Kind::AllGather, 4000, kInside, 1000).share, (Shares{400'000, 60'000, 300'000, 0, 0}));
-  EXPECT_EQ(model.ofVariant(machine.variants[0], 4000, kInside, 1000).share, (Shares{100'000, 60'000, 300'000, 0, 0}));
-  EXPECT_EQ(model.ofVariant(machine.variants[1], 4000, kInside, 1000).share,
+  EXPECT_EQ(model.ofCollective(Kind::AllGather, 4000, kVariantGroup, 1000).share,
+            (Shares{400'000, 60'000, 300'000, 0, 0}));
+  EXPECT_EQ(model.ofVariant(machine.variants[0], 4000, kVariantGroup, 1000).share,
+            (Shares{100'000, 60'000, 300'000, 0, 0}));
+  EXPECT_EQ(model.ofVariant(machine.variants[1], 4000, kVariantGroup, 1000).share,
             (Shares{0, 60'000, 300'000, 0, 1'000'000}));
-  EXPECT_EQ(model.ofVariant(machine.variants[2], 4000, kInside, 1000).share, (Shares{500'000, 60'000, 300'000, 0, 0}));
+  EXPECT_EQ(model.ofVariant(machine.variants[2], 4000, kVariantGroup, 1000).share,
+            (Shares{500'000, 60'000, 300'000, 0, 0}));
   EXPECT_FALSE(model.ofVariant(machine.variants[0], 4000, {1, 1, 1}, 1000).any());
   // Without resources copy engines still use memory: 2.5 bytes for every one that is sent.
   MachineModel measured = llvm::cantFail(MachineModel::parse(profile(R"(,
     "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix", "compute_permille": 100}],
     "variants": [{"kind": "all_gather", "means": "copy_engine"}])")));
-  EXPECT_EQ(ContentionModel(measured).ofVariant(measured.variants[0], 4000, kInside, 1000).share,
+  EXPECT_EQ(ContentionModel(measured).ofVariant(measured.variants[0], 4000, kVariantGroup, 1000).share,
             (Shares{0, 75'000, 0, 0, 1'000'000}));
 }
 

@@ -5,8 +5,8 @@
 """Plants faults of aliasing, order and lifetime, one at a time, and prints which test finds each.
 
     planted_faults.py check              every fault still applies to the sources, exactly once; needs no build
-    planted_faults.py run --build DIR    compiles, links and tries every fault; DIR is a configured build folder, in
-                                         which comm-opt and comm-run are built first
+    planted_faults.py run --build DIR    compiles, links and tries every fault; DIR is a build folder that was
+                                         configured with -DCMAKE_UNITY_BUILD=OFF, in which the tools are built first
         --only PATTERN                   the faults whose names have a match of the pattern
         --count 128 --first 0            the random programs (see fuzz_programs.py)
         --table FILE                     writes the list as a table, whose other lines stay as they are
@@ -79,6 +79,8 @@ class Workshop:
 
     def __init__(self, build, options):
         self.build, self.options, self.scratch = build, options, build / f"planted-{os.getpid()}"
+        if any("/unity_" in entry["file"] for entry in json.loads((build / "compile_commands.json").read_text())):
+            raise SystemExit(f"{build} compiles several files at once; configure a folder with -DCMAKE_UNITY_BUILD=OFF")
         if subprocess.run(["ninja", "-C", build, *TOOLS], stdout=sys.stderr).returncode:
             raise SystemExit("the sources without a fault do not build")
         self.entries = json.loads((build / "compile_commands.json").read_text())

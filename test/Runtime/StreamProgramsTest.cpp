@@ -24,7 +24,7 @@ namespace {
 constexpr int32_t streams = 4, buffers = 6;
 constexpr int64_t elements = 96;
 
-struct Step {
+struct StreamStep {
   enum Kind { subtract, start, wait } kind = subtract;
   int32_t stream = 0;
   /// Buffers. Of a wait, those of its start.
@@ -34,10 +34,10 @@ struct Step {
 };
 
 /// The same program on every rank.
-std::vector<Step> randomProgram(unsigned seed) {
+std::vector<StreamStep> randomProgram(unsigned seed) {
   std::mt19937 random(seed);
   auto below = [&](int32_t bound) { return static_cast<int32_t>(random() % bound); };
-  std::vector<Step> steps;
+  std::vector<StreamStep> steps;
   std::vector<int32_t> inFlight;
   auto isFree = [&](int32_t buffer, bool toWrite) {
     for (int32_t id : inFlight)
@@ -48,11 +48,11 @@ std::vector<Step> randomProgram(unsigned seed) {
   auto wait = [&](size_t index) {
     int32_t id = inFlight[index];
     inFlight.erase(inFlight.begin() + static_cast<int64_t>(index));
-    steps.push_back({Step::wait, below(streams), steps[id].a, 0, steps[id].out, id});
+    steps.push_back({StreamStep::wait, below(streams), steps[id].a, 0, steps[id].out, id});
   };
   for (int left = 10 + below(20); left > 0; --left) {
-    Step step;
-    step.kind = below(3) == 0 ? Step::start : Step::subtract;
+    StreamStep step;
+    step.kind = below(3) == 0 ? StreamStep::start : StreamStep::subtract;
     step.stream = below(streams);
     step.a = below(buffers);
     step.b = below(buffers);
@@ -61,7 +61,7 @@ std::vector<Step> randomProgram(unsigned seed) {
       wait(static_cast<size_t>(below(static_cast<int32_t>(inFlight.size()))));
     else if (step.a != step.out && step.b != step.out && isFree(step.a, false) && isFree(step.b, false) &&
              isFree(step.out, true)) {
-      if (step.kind == Step::start)
+      if (step.kind == StreamStep::start)
         inFlight.push_back(static_cast<int32_t>(steps.size()));
       steps.push_back(step);
     }
@@ -76,7 +76,7 @@ float initial(int32_t rank, int32_t buffer, int64_t i) {
 }
 
 /// By rank and buffer: what the program computes.
-std::vector<std::vector<std::vector<float>>> expected(const std::vector<Step> &steps, int32_t ranks) {
+std::vector<std::vector<std::vector<float>>> expected(const std::vector<StreamStep> &steps, int32_t ranks) {
   std::vector<std::vector<std::vector<float>>> state(ranks);
   for (int32_t rank = 0; rank < ranks; ++rank)
     for (int32_t buffer = 0; buffer < buffers; ++buffer) {
@@ -84,15 +84,15 @@ std::vector<std::vector<std::vector<float>>> expected(const std::vector<Step> &s
       for (int64_t i = 0; i < elements; ++i)
         state[rank][buffer].push_back(initial(rank, buffer, i));
     }
-  for (const Step &step : steps)
+  for (const StreamStep &step : steps)
     for (int64_t i = 0; i < elements; ++i) {
       float most = state[0][step.a][i];
       for (int32_t rank = 0; rank < ranks; ++rank) {
         most = std::max(most, state[rank][step.a][i]);
-        if (step.kind == Step::subtract)
+        if (step.kind == StreamStep::subtract)
           state[rank][step.out][i] = state[rank][step.a][i] - state[rank][step.b][i];
       }
-      for (int32_t rank = 0; rank < ranks && step.kind == Step::start; ++rank)
+      for (int32_t rank = 0; rank < ranks && step.kind == StreamStep::start; ++rank)
         state[rank][step.out][i] = most;
     }
   return state;
@@ -101,7 +101,7 @@ std::vector<std::vector<std::vector<float>>> expected(const std::vector<Step> &s
 /// Runs a program on one rank. Each stream knows up to which step the others have certainly come.
 class Runner {
 public:
-  Runner(commrt_context *context, const std::vector<Step> &steps) : context(context), steps(steps) {
+  Runner(commrt_context *context, const std::vector<StreamStep> &steps) : context(context), steps(steps) {
     for (int32_t number = 0; number < streams; ++number) {
       EXPECT_EQ(commrt_stream_get(context, COMMRT_STREAM_COMPUTE, number, &lanes[number]), COMMRT_OK);
       known[number].fill(-1);
@@ -153,24 +153,24 @@ private:
   }
 
   void play(int32_t id, std::vector<std::unique_ptr<Memory<float>>> &memory) {
-    const Step &step = steps[id];
-    if (step.kind == Step::wait) {
+    const StreamStep &step = steps[id];
+    if (step.kind == StreamStep::wait) {
       EXPECT_EQ(commrt_wait(tokens[step.source], lanes[step.stream]), COMMRT_OK);
       join(step.stream, after[step.source].clock);
     } else {
       need(step.stream, writer[step.a]);
       need(step.stream, writer[step.out]);
-      if (step.kind == Step::subtract)
+      if (step.kind == StreamStep::subtract)
         need(step.stream, writer[step.b]);
       for (int32_t reader : readers[step.out])
         need(step.stream, reader);
       EXPECT_EQ(commrt_set_stream(context, lanes[step.stream]), COMMRT_OK);
     }
-    if (step.kind == Step::start) {
+    if (step.kind == StreamStep::start) {
       EXPECT_EQ(commrt_all_reduce_start(group, memory[step.a]->data(), memory[step.out]->data(), elements, COMMRT_F32,
                                         COMMRT_MAX, 1, -1, &tokens[id]),
                 COMMRT_OK);
-    } else if (step.kind == Step::subtract) {
+    } else if (step.kind == StreamStep::subtract) {
       void *operands[] = {memory[step.a]->data(), memory[step.b]->data(), memory[step.out]->data()};
       const int64_t meta[] = {COMMRT_F32, 0, 1, elements, COMMRT_F32, 0, 1, elements, COMMRT_F32, 3, 1, elements, 0};
       EXPECT_EQ(commrt_compute(context, "aten.sub", 3, operands, meta, 0), COMMRT_OK);
@@ -178,18 +178,18 @@ private:
     known[step.stream][step.stream] = id;
     after[id].clock = known[step.stream];
     // A start has a token: nothing awaits an event after it.
-    if (step.kind != Step::start)
+    if (step.kind != StreamStep::start)
       after[id].event = record(step.stream);
     note(id);
   }
 
   /// What later steps have to wait for. A collective's accesses are over with its wait.
   void note(int32_t id) {
-    const Step &step = steps[id];
-    if (step.kind == Step::start)
+    const StreamStep &step = steps[id];
+    if (step.kind == StreamStep::start)
       return;
     readers[step.a].push_back(id);
-    if (step.kind == Step::subtract)
+    if (step.kind == StreamStep::subtract)
       readers[step.b].push_back(id);
     writer[step.out] = id;
     readers[step.out].clear();
@@ -201,7 +201,7 @@ private:
   };
 
   commrt_context *context;
-  const std::vector<Step> &steps;
+  const std::vector<StreamStep> &steps;
   commrt_group *group = nullptr;
   std::array<commrt_stream *, streams> lanes;
   std::array<Clock, streams> known;
@@ -216,7 +216,7 @@ TEST(StreamPrograms, RandomProgramsComputeWhatALoopComputes) {
   constexpr int32_t ranks = 2;
   int32_t awaited = 0;
   for (unsigned seed = 0; seed < 12; ++seed) {
-    std::vector<Step> steps = randomProgram(seed);
+    std::vector<StreamStep> steps = randomProgram(seed);
     auto values = expected(steps, ranks);
     expectAllOk(runRanks(ranks, RunOptions(), [&](commrt_context *context) {
       int32_t me = commrt_rank(context);
