@@ -7,27 +7,99 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Every stream is a queue in the order of the program. The next step is the one that can happen first: of an anchor or
-// a start, when its stream comes to it; of a computation, when it begins. So steps happen in the order of time.
+// a start, when its stream comes to it; of a computation, when it begins. So steps happen in the order of time. When
+// something ends depends on what begins meanwhile if resources are shared, so the clock is moved from one end to the
+// next, and everything is done that can be done by then.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "StreamTimeline.h"
-#include "StreamQueues.h"
+#include "ContentionClock.h"
+#include <algorithm>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 using namespace commsched;
 
 namespace {
 
+/// Nodes in the order of the program, on a stream or for a lane.
+struct NodeQueue {
+  std::vector<NodeId> nodes;
+  /// How many of them are over.
+  size_t head = 0;
+  bool isEmpty() const { return head == nodes.size(); }
+  NodeId first() const { return nodes[head]; }
+};
+
+struct StreamQueue : NodeQueue {
+  /// When the last of its nodes that are over ended, ns.
+  Ns clock = 0;
+  bool computes = false;
+  /// The starts that were issued so far, and the latest end of each prefix of which all ends are known.
+  std::vector<NodeId> starts;
+  std::vector<Ns> latestEnds = {0};
+};
+
+/// Visits the communication lanes that a node occupies.
+template <class Visit> void forEachLaneOf(const Problem &problem, const Node &node, Visit visit) {
+  if (node.region != kNone)
+    std::for_each(problem.regions[node.region].lanes.begin(), problem.regions[node.region].lanes.end(), visit);
+  else if (node.lane != kComputeLane)
+    visit(node.lane);
+}
+
+/// Whether the compute lane is busy with the node for some time.
+bool computes(const Node &node) {
+  return (node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid) && node.cost > 0;
+}
+
+/// Puts the nodes of an order into the queues of their streams and lanes.
+void enqueue(const Problem &problem, llvm::ArrayRef<NodeId> order, std::vector<StreamQueue> &streams,
+             std::vector<NodeQueue> &lanes) {
+  for (NodeId id : order) {
+    const Node &node = problem.nodes[id];
+    streams[node.stream].nodes.push_back(id);
+    streams[node.stream].computes |= computes(node);
+    forEachLaneOf(problem, node, [&](LaneId lane) { lanes[lane].nodes.push_back(id); });
+  }
+}
+
+/// The first node of a stream that has the earliest turn, and the turn, ns; kNone if no turn is known. Of equal turns,
+/// what takes no time comes first, because it may free others; then that of the stream that came to it first, then the
+/// first in the program. `turnOf` says when a node may take place, as an optional; `placeOf` its place in the order.
+template <class TurnOf, class PlaceOf>
+std::pair<NodeId, Ns> earliestHead(const Problem &problem, llvm::ArrayRef<StreamQueue> streams, TurnOf turnOf,
+                                   PlaceOf placeOf) {
+  NodeId best = kNone;
+  std::tuple<Ns, bool, Ns, int32_t> earliest = {0, false, 0, 0};
+  for (const StreamQueue &stream : streams) {
+    if (stream.isEmpty())
+      continue;
+    NodeId id = stream.first();
+    std::optional<Ns> turn = turnOf(id);
+    if (!turn)
+      continue;
+    std::tuple<Ns, bool, Ns, int32_t> key = {*turn, computes(problem.nodes[id]), stream.clock, placeOf(id)};
+    if (best == kNone || key < earliest) {
+      best = id;
+      earliest = key;
+    }
+  }
+  return {best, std::get<0>(earliest)};
+}
+
 class StreamPlayer {
 public:
-  StreamPlayer(const Problem &problem, llvm::ArrayRef<NodeId> order)
-      : problem(problem), streams(problem.streams.size()), queues(problem.numLanes()), states(problem.size()) {
-    problem.beginLanes(lanes);
+  StreamPlayer(const Problem &problem, llvm::ArrayRef<NodeId> order, bool sharesResources)
+      : problem(problem), sharesResources(sharesResources), clock(problem), streams(problem.streams.size()),
+        queues(problem.numLanes()), hybridEnds(problem.numLanes(), 0), states(problem.size()) {
     line.start.assign(problem.size(), 0);
     line.end.assign(problem.size(), 0);
     line.exposed.assign(problem.size(), 0);
     line.load.assign(problem.numLanes(), 0);
+    clock.record(line.uses);
     enqueue(problem, order, streams, queues);
     for (NodeId id : order) {
       states[id].place = left++;
@@ -36,14 +108,29 @@ public:
   }
 
   Timeline run() {
-    for (; left > 0; --left) {
+    while (left > 0 || working != kNone) {
       auto [id, turn] = next();
-      play(id, turn);
+      if (id != kNone && (turn <= clock.now() || clock.now() >= kMaxTotalNs)) {
+        play(id);
+        --left;
+        continue;
+      }
+      clock.advanceToEnd(id == kNone ? kMaxTotalNs : turn);
+      if (working != kNone && !clock.computes())
+        endWork();
+      for (StreamQueue &stream : streams)
+        learnEnds(stream);
     }
     Ns compute = 0;
-    for (const Stream &stream : streams)
+    for (const StreamQueue &stream : streams)
       compute = std::max(compute, stream.clock);
-    line.makespan = std::max(compute, *std::max_element(lanes.begin(), lanes.end()));
+    line.makespan = std::max(compute, clock.drain());
+    for (NodeId id = 0; id < problem.size(); ++id)
+      if (problem.nodes[id].kind == NodeKind::Start && states[id].ticket != kNone) {
+        line.start[id] = clock.beginOf(states[id].ticket);
+        line.end[id] = clock.endOf(states[id].ticket);
+        line.load[problem.nodes[id].lane] += line.end[id] - line.start[id];
+      }
     if (problem.joinsAtEnd)
       line.exposedAtEnd = line.makespan - compute;
     line.exposedTotal += line.exposedAtEnd;
@@ -51,156 +138,178 @@ public:
   }
 
 private:
-  using Queue = NodeQueue;
-  using Stream = StreamQueue;
   struct State {
     int32_t place = kNone;
-    /// Whether start and end are known. An event is over when its stream has come to it; see endOfEvent().
+    /// Of all but starts: whether it is over. An event is over when its stream has come to it; see endOfEvent().
     bool isOver = true;
-    /// Of a start, when its stream came to it. Of an event, how many starts it covers.
-    Ns issued = kNone;
+    /// Of a start: whether its stream has come to it, and its collective once the lane has.
+    bool isIssued = false;
+    ContentionClock::Ticket ticket = kNone;
+    /// Of an event, how many starts it covers.
     size_t covered = 0;
   };
 
+  const Demand &demandOf(const Node &node) const {
+    static const Demand none;
+    return sharesResources ? problem.demandOf(node) : none;
+  }
+
   template <class Visit> void forEachLane(const Node &node, Visit visit) const { forEachLaneOf(problem, node, visit); }
 
-  /// When an event happens; none if that is not known yet.
+  /// When a collective ended; none if it has not.
+  std::optional<Ns> endOfStart(NodeId id) const {
+    // A start outside of the order never runs, and is not waited for.
+    if (states[id].place == kNone)
+      return 0;
+    if (states[id].ticket == kNone || !clock.isOver(states[id].ticket))
+      return std::nullopt;
+    return clock.endOf(states[id].ticket);
+  }
+
+  void learnEnds(StreamQueue &stream) {
+    while (stream.latestEnds.size() <= stream.starts.size()) {
+      std::optional<Ns> end = endOfStart(stream.starts[stream.latestEnds.size() - 1]);
+      if (!end)
+        break;
+      stream.latestEnds.push_back(std::max(stream.latestEnds.back(), *end));
+    }
+  }
+
+  /// When an event happened; none if it has not.
   std::optional<Ns> endOfEvent(NodeId id) const {
-    const Stream &stream = streams[problem.nodes[id].stream];
+    const StreamQueue &stream = streams[problem.nodes[id].stream];
     if (!states[id].isOver || states[id].covered >= stream.latestEnds.size())
       return std::nullopt;
     return std::max(line.end[id], stream.latestEnds[states[id].covered]);
   }
 
-  /// When what a node waits for has ended; none if that is not known yet.
+  /// When what a node waits for has ended; none if it has not.
   std::optional<Ns> awaitedEnd(NodeId id) const {
     const Node &node = problem.nodes[id];
     if (node.event != kNone) {
       std::optional<Ns> end = endOfEvent(node.event);
       return end ? std::optional<Ns>(*end + node.issue) : std::nullopt;
     }
-    if (node.region != kNone) {
-      for (NodeId start : problem.regions[node.region].starts)
-        if (!states[start].isOver)
-          return std::nullopt;
-      return problem.endOfAwaited(node, line.end);
+    if (node.region == kNone)
+      return node.start == kNone ? std::optional<Ns>(node.ready) : endOfStart(node.start);
+    Ns latest = node.ready;
+    for (NodeId start : problem.regions[node.region].starts) {
+      std::optional<Ns> end = endOfStart(start);
+      if (!end)
+        return std::nullopt;
+      latest = std::max(latest, *end);
     }
-    if (node.start == kNone)
-      return node.ready;
-    return states[node.start].isOver ? std::optional<Ns>(line.end[node.start]) : std::nullopt;
+    return latest;
   }
 
-  /// When the node at the head of a stream takes place. A start is issued at its turn, whenever its lane is free.
+  Ns freeSince(LaneId lane) const { return std::max(clock.freeAt(lane), hybridEnds[lane]); }
+
+  /// When the node at the head of a stream takes place; none if that depends on what has not ended.
   std::optional<Ns> turnOf(NodeId id) const {
     const Node &node = problem.nodes[id];
+    bool isBusy = working != kNone && (computes(node) || problem.nodes[working].stream == node.stream);
     std::optional<Ns> awaited = awaitedEnd(id);
-    if (!awaited)
+    if (!awaited || isBusy)
       return std::nullopt;
-    Ns turn = std::max(streams[node.stream].clock, *awaited);
+    Ns turn = std::max({clock.now(), streams[node.stream].clock, *awaited});
     if (node.kind == NodeKind::Start)
       return turn;
-    if (computes(node))
-      turn = std::max(turn, computeFree);
     // A lane serves in the order of the program.
-    bool isFirst = true;
-    forEachLane(node, [&](LaneId lane) {
-      isFirst &= queues[lane].first() == id;
-      turn = std::max(turn, lanes[lane]);
-    });
-    return isFirst ? std::optional<Ns>(turn) : std::nullopt;
+    bool isFree = true;
+    forEachLane(node, [&](LaneId lane) { isFree &= queues[lane].first() == id && clock.isIdle(lane); });
+    return isFree ? std::optional<Ns>(turn) : std::nullopt;
   }
 
-  /// Of all that is left, the first in the program has a known turn, so there is one.
+  /// kNone if nothing can take place before something ends.
   std::pair<NodeId, Ns> next() const {
     return earliestHead(
         problem, streams, [&](NodeId id) { return turnOf(id); }, [&](NodeId id) { return states[id].place; });
   }
 
-  void play(NodeId id, Ns turn) {
+  /// Plays a node now.
+  void play(NodeId id) {
     const Node &node = problem.nodes[id];
-    Stream &stream = streams[node.stream];
-    Ns came = stream.clock;
+    StreamQueue &stream = streams[node.stream];
+    Ns came = stream.clock, now = clock.now();
     ++stream.head;
     if (node.kind == NodeKind::Start) {
-      states[id].issued = turn;
-      stream.clock = turn + node.issue;
+      states[id].isIssued = true;
+      stream.clock = now + node.issue;
       stream.starts.push_back(id);
       line.load[kComputeLane] += node.issue;
       serve(node.lane);
+      learnEnds(stream);
+      return;
+    }
+    line.start[id] = computes(node) ? now : came;
+    if (node.region != kNone && computes(node)) {
+      // As on one stream: only what is waited for counts, not the time for which compute or a lane is not free.
+      Ns free = std::max(came, computeFree);
+      forEachLane(node, [&](LaneId lane) { free = std::max(free, freeSince(lane)); });
+      line.exposedTotal += line.exposed[id] = now - free;
+    }
+    if (computes(node)) {
+      working = id;
+      clock.begin(node.cost, demandOf(node));
       return;
     }
     states[id].isOver = true;
-    if (computes(node))
-      return playWork(id, node, came, turn);
-    line.start[id] = came;
-    line.end[id] = stream.clock = turn;
     states[id].covered = stream.starts.size();
+    line.end[id] = stream.clock = now;
     // On a stream that computes nothing, nothing stands still.
     if (node.kind == NodeKind::Wait && stream.computes)
-      line.exposedTotal += line.exposed[id] = turn - came;
-    leaveLanes(node, turn);
+      line.exposedTotal += line.exposed[id] = now - came;
+    leaveLanes(node);
   }
 
-  void playWork(NodeId id, const Node &node, Ns came, Ns begin) {
-    const Ns duration = node.cost;
-    if (node.region != kNone) {
-      // As on one stream: only what is waited for counts, not the time for which compute or a lane is not free.
-      Ns free = std::max(came, computeFree);
-      forEachLane(node, [&](LaneId lane) { free = std::max(free, lanes[lane]); });
-      line.exposedTotal += line.exposed[id] = begin - free;
-    }
-    line.start[id] = begin;
-    line.end[id] = streams[node.stream].clock = computeFree = begin + duration;
+  /// The computation that runs has ended.
+  void endWork() {
+    NodeId id = std::exchange(working, kNone);
+    const Node &node = problem.nodes[id];
+    states[id].isOver = true;
+    line.end[id] = streams[node.stream].clock = computeFree = clock.now();
+    Ns duration = line.end[id] - line.start[id];
     line.load[kComputeLane] += duration;
-    forEachLane(node, [&](LaneId lane) { line.load[lane] += duration; });
-    leaveLanes(node, begin + duration);
+    forEachLane(node, [&](LaneId lane) {
+      line.load[lane] += duration;
+      hybridEnds[lane] = clock.now();
+    });
+    leaveLanes(node);
   }
 
   /// A hybrid has been at the head of its lanes.
-  void leaveLanes(const Node &node, Ns end) {
-    forEachLane(node, [&](LaneId lane) {
-      ++queues[lane].head;
-      lanes[lane] = std::max(lanes[lane], end);
-    });
+  void leaveLanes(const Node &node) {
+    forEachLane(node, [&](LaneId lane) { ++queues[lane].head; });
     forEachLane(node, [&](LaneId lane) { serve(lane); });
   }
 
-  /// Gives the lane to the starts at its head that have been issued.
+  /// Puts the starts at the head of a lane that have been issued behind what is in flight there.
   void serve(LaneId lane) {
-    for (Queue &queue = queues[lane]; !queue.isEmpty() && states[queue.first()].issued != kNone; ++queue.head) {
-      NodeId id = queue.first();
-      const Node &node = problem.nodes[id];
-      Ns begin = std::max(states[id].issued, lanes[lane]);
-      line.start[id] = begin;
-      line.end[id] = lanes[lane] = begin + node.cost;
-      line.load[lane] += node.cost;
-      states[id].isOver = true;
-      Stream &stream = streams[node.stream];
-      while (stream.latestEnds.size() <= stream.starts.size()) {
-        NodeId next = stream.starts[stream.latestEnds.size() - 1];
-        if (!states[next].isOver)
-          break;
-        stream.latestEnds.push_back(std::max(stream.latestEnds.back(), line.end[next]));
-      }
+    for (NodeQueue &queue = queues[lane]; !queue.isEmpty() && states[queue.first()].isIssued; ++queue.head) {
+      const Node &node = problem.nodes[queue.first()];
+      states[queue.first()].ticket = clock.issue(lane, node.cost, demandOf(node));
     }
   }
 
   const Problem &problem;
-  std::vector<Stream> streams;
+  const bool sharesResources;
+  ContentionClock clock;
+  std::vector<StreamQueue> streams;
   /// By lane: what occupies it, in the order of the program.
-  std::vector<Queue> queues;
-  /// By lane: when it is free.
-  std::vector<Ns> lanes;
+  std::vector<NodeQueue> queues;
+  /// By lane: when the last hybrid left it, ns.
+  std::vector<Ns> hybridEnds;
   /// By node.
   std::vector<State> states;
   int32_t left = 0;
-  /// When the last computation ends: one runs at a time, whatever its stream.
+  /// The computation that runs: one at a time, whatever its stream. And when the last one ended, ns.
+  NodeId working = kNone;
   Ns computeFree = 0;
   Timeline line;
 };
 
 } // namespace
 
-Timeline commsched::simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order) {
-  return StreamPlayer(problem, order).run();
+Timeline commsched::simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order, bool sharesResources) {
+  return StreamPlayer(problem, order, sharesResources).run();
 }

@@ -16,12 +16,9 @@
 
 namespace commsched {
 
-/// Plays `order` on the streams of its nodes. O(N x streams).
-Timeline simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order);
-
-/// The same with contention (Models.md), on the clock that a single stream is played with. O(N x (streams +
-/// activities in flight)).
-Timeline simulateContendedStreams(const Problem &problem, llvm::ArrayRef<NodeId> order);
+/// Plays `order` on the streams of its nodes, on the clock that a single stream with contention is played with. If not
+/// `sharesResources`, everything runs at its full rate. O(N x (streams + activities in flight)).
+Timeline simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order, bool sharesResources);
 
 } // namespace commsched
 

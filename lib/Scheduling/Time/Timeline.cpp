@@ -130,7 +130,7 @@ Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> orde
   if (problem.numLanes() == 0)
     return {};
   if (problem.hasStreams())
-    return problem.hasContention() ? simulateContendedStreams(problem, order) : simulateStreams(problem, order);
+    return simulateStreams(problem, order, problem.hasContention());
   if (problem.hasContention())
     return simulateContention(problem, order);
   Player player(problem);
@@ -147,7 +147,7 @@ Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
 
 Ns commsched::undisturbedMakespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
   if (problem.hasStreams())
-    return simulateStreams(problem, order).makespan;
+    return simulateStreams(problem, order, /*sharesResources=*/false).makespan;
   llvm::SmallVector<Ns, 16> lanes;
   problem.beginLanes(lanes);
   std::vector<Ns> end(problem.size(), 0);
