@@ -80,6 +80,10 @@ std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std:
       return "'" + option.text + "' has no effect with '" + deciding(options, option.readers) + "': only " +
              llvm::join(readers, ", ") + (readers.size() == 1 ? " reads it" : " read it");
   }
+  auto runsBucket = [](StringRef entry) { return isNamedIn("comm-bucket", entry); };
+  if (!options.bucketing && options.bucketCapBytes >= 0 && llvm::none_of(passes, runsBucket))
+    return "'" + withValue("bucket-cap-bytes", Twine(options.bucketCapBytes.value)) +
+           "' has no effect with 'bucketing=false'";
   if (options.scenarios > 0)
     return "";
   const NoiseOptions usual;

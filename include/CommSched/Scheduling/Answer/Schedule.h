@@ -115,7 +115,7 @@ llvm::Expected<Schedule> mergeInOrder(const Problem &problem, std::vector<Bucket
 /// Fills in makespans and peaks, of the order given and of the answer's. O(N + touches); with contention as simulate().
 void measure(const Problem &problem, Schedule &schedule);
 
-/// Fills in the exposed times of `schedule.records` by playing both orders. O(N + lanes); with slow-downs as
+/// Fills in the exposed times of `schedule.records` by playing both orders. O(N + lanes); with contention as
 /// simulate().
 void measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule);
 
