@@ -32,17 +32,10 @@ Policy randomPolicy(Random &random, Bytes size) {
   Policy policy;
   policy.tailShare = static_cast<int32_t>(random.percent(50) ? 0 : random.between(0, 1000));
   policy.window = static_cast<int32_t>(random.percent(30) ? 1000000 : random.between(0, 50));
-  policy.tries = static_cast<int32_t>(random.between(1, 30));
   policy.terminalDelay = random.between(0, 20000);
-  policy.terminalSlack = random.percent(50) ? -1 : random.between(0, 5000);
-  policy.prefetch = random.percent(50) ? kUnlimited : random.between(0, 4 * size);
   policy.horizon = random.between(800, 2000);
-  policy.form = static_cast<FormChoice>(random.below(3));
   policy.maxNeeded = random.between(0, 8 * size);
   policy.maxTerminal = random.between(0, 8 * size);
-  policy.freeNeeded = random.between(0, 4 * size);
-  policy.minTerminal = random.percent(50) ? 0 : random.between(0, 2 * size);
-  policy.copyWeight = random.percent(30) ? 0 : random.between(0, 3000);
   return policy;
 }
 
@@ -189,7 +182,6 @@ TEST(Decoder, CutoffsKnowThatPacksDoCasts) {
   Decoder decoder(facts);
   Reference reference(facts, identityOrder(problem));
   Policy policy;
-  policy.form = FormChoice::Packed;
   DecodedSchedule decoded, again;
   ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, decoded));
   ASSERT_EQ(decoded.buckets.size(), 1u);
@@ -211,7 +203,6 @@ TEST(Decoder, PacksGoAheadOfDryLanes) {
     Decoder decoder(facts);
     Reference reference(facts, identityOrder(problem));
     Policy policy;
-    policy.form = FormChoice::Packed;
     DecodedSchedule one, other;
     ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, one));
     policy.packAhead = 0;

@@ -82,45 +82,6 @@ DecodedSchedule decode(const ScheduleFacts &facts, const Policy &policy) {
   return decoded;
 }
 
-/// The largest sum of bytes of gathers that are in flight or done, and not waited for.
-Bytes mostPrefetched(const Problem &problem, const DecodedSchedule &decoded) {
-  Bytes prefetched = 0, most = 0;
-  for (DecodeStep step : decoded.steps) {
-    EXPECT_EQ(step.what, DecodeStep::Run);
-    const Node &node = problem.nodes[step.id];
-    if (node.kind == NodeKind::Start && node.collective == CollectiveKind::AllGather)
-      prefetched += node.bytes;
-    if (node.kind == NodeKind::Wait && problem.nodes[node.start].collective == CollectiveKind::AllGather)
-      prefetched -= problem.nodes[node.start].bytes;
-    most = std::max(most, prefetched);
-  }
-  return most;
-}
-
-// Tests that a decode gathers no more ahead than its policy allows, as long as no gather is late.
-TEST(Decodes, KeepToThePrefetchBudget) {
-  Problem problem = layeredProblem(3, {20, 8, 3, false, 64});
-  Bytes largest = 0;
-  for (Node &node : problem.nodes) {
-    largest = std::max(largest, node.bytes);
-    // Nothing is late: many collectives fit beside one compute, and casts are still cheap beside collectives.
-    if (node.kind == NodeKind::Start)
-      node.cost = 12000;
-    else if (node.cost > 12000)
-      node.cost *= 10;
-  }
-  ScheduleFacts facts(problem, /*bucketing=*/false);
-  Policy policy;
-  policy.horizon = 2000;
-  EXPECT_GT(mostPrefetched(problem, decode(facts, policy)), 12 * largest);
-  for (int64_t share : {2, 4, 8}) {
-    policy.prefetch = share * largest;
-    Bytes most = mostPrefetched(problem, decode(facts, policy));
-    EXPECT_LE(most, policy.prefetch);
-    EXPECT_GT(2 * most, policy.prefetch);
-  }
-}
-
 // Tests that a lane takes the gathers whose results are due first before the others. All of them are ready from the
 // beginning.
 TEST(Decodes, StartWhatIsDueFirst) {

@@ -186,46 +186,6 @@ TEST(Search, LeavesOutPhases) {
   }
 }
 
-/// Notes which policies there were, whatever their deadlines.
-class PolicyList : public SearchObserver {
-public:
-  void begin(const SearchStart &) override {}
-  void observe(const SearchTrial &trial) override { seen.insert(textOf(trial.policy)); }
-  void end(const SearchEnd &) override {}
-  static std::string textOf(llvm::ArrayRef<PolicyValue> policy) {
-    std::string text;
-    for (const PolicyValue &number : policy)
-      if (number.name != "horizon")
-        text += (number.name + "=" + llvm::Twine(number.value) + " ").str();
-    return text;
-  }
-  std::set<std::string> seen;
-};
-
-// Tests that a search decodes the sampled policies, and that a first answer does not take the time for that.
-TEST(Portfolio, SampledPoliciesAreDecoded) {
-  Problem problem = layeredProblem(2, {6, 4, 2, false, 8});
-  ScheduleFacts facts(problem, /*bucketing=*/true);
-  Order given = identityOrder(problem);
-  const Bytes limit = 64 * peakOf(problem, given);
-  std::vector<Policy> sampled = sampledPolicies(facts, limit, makespanOf(problem, given));
-  for (int64_t effort : {0, 40000}) {
-    PolicyList list;
-    ScheduleOptions options;
-    options.observers = {&list};
-    Search search(facts, options, Reference(facts, given), limit);
-    search.run(effort, /*bound=*/0);
-    std::set<std::string> texts;
-    for (const Policy &policy : sampled) {
-      llvm::SmallVector<PolicyValue, 8> values;
-      describePolicy(policy, values);
-      texts.insert(PolicyList::textOf(values));
-      EXPECT_EQ(list.seen.count(PolicyList::textOf(values)) > 0, effort > 0) << PolicyList::textOf(values);
-    }
-    EXPECT_EQ(texts.size(), sampled.size());
-  }
-}
-
 /// Looks at the slices of the moves.
 class SliceCounter : public SearchObserver {
 public:

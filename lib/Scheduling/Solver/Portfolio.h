@@ -25,10 +25,6 @@ std::vector<Policy> portfolio(const ScheduleFacts &facts);
 /// A policy whose deadlines are to be set by an estimate of the makespan.
 Policy deadlinePolicy();
 
-/// With buckets, policies that differ in many numbers from those of the portfolio and from each other. Deadlines follow
-/// from `makespan`, ns, that of an order that is known.
-std::vector<Policy> sampledPolicies(const ScheduleFacts &facts, Bytes limit, Ns makespan);
-
 /// Appends the numbers of a policy that differ from their defaults.
 void describePolicy(const Policy &policy, llvm::SmallVectorImpl<PolicyValue> &values);
 

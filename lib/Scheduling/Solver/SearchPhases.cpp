@@ -27,8 +27,9 @@ static constexpr int32_t kDeadlineRounds = 3;
 /// The exact search comes twice: for the order as it is before any move, and for the order of the buckets that were
 /// found.
 static constexpr SearchPhase kPhases[] = {
-    {"portfolio", 100, decodePortfolio}, {"samples", 20, decodeSamples}, {"deadlines", 20, decodeDeadlines},
-    {"exact", 30, searchExactly},        {"moves", 95, moveNodes},       {"exact", 100, searchExactly},
+    {"portfolio", 100, decodePortfolio}, {"deadlines", 20, decodeDeadlines},
+    {"exact", 30, searchExactly},        {"moves", 95, moveNodes},
+    {"exact", 100, searchExactly},
 };
 
 llvm::ArrayRef<SearchPhase> commsched::searchPhases() { return kPhases; }
@@ -47,11 +48,6 @@ void commsched::decodePortfolio(SearchState &state) {
     state.decodeAll(policies);
   if (!state.isFirstAnswer() || !state.facts.bucketing)
     state.compareReferences(policies);
-}
-
-void commsched::decodeSamples(SearchState &state) {
-  if (state.facts.bucketing && !state.isFirstAnswer())
-    state.decodeAll(sampledPolicies(state.facts, state.limit, state.best().makespan));
 }
 
 void commsched::decodeDeadlines(SearchState &state) {

@@ -31,8 +31,6 @@ llvm::ArrayRef<SearchPhase> searchPhases();
 
 /// Decodes a few policies, best guesses first, from the given order, and from a roomier one if there is one.
 void decodePortfolio(SearchState &state);
-/// With buckets, decodes policies that differ in many numbers from each other.
-void decodeSamples(SearchState &state);
 /// With buckets, decodes with deadlines. Deadlines help only if they follow from a makespan that can be reached and is
 /// shorter than the best one, so several estimates are tried.
 void decodeDeadlines(SearchState &state);

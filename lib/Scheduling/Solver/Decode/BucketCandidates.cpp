@@ -18,19 +18,12 @@ using namespace commsched;
 
 /// Limit on the number of ready starts that are looked at to fill one bucket.
 static constexpr int32_t kMaxBucketTrials = 400;
-/// What lane time counts beside copies on a lane that has time to spare, in permille.
-static constexpr int64_t kIdleWeight = 60;
+/// A bucket that a compute needs may miss its first member's deadline if it has at most this many bytes.
+static constexpr Bytes kFreeNeeded = Bytes(32) << 20;
 
-/// What lane time counts beside copies, in permille.
-static int64_t laneWeightOf(const ScheduleFacts &facts, const Policy &policy, LaneId lane) {
-  Ns busiest = std::max(facts.busiestLoad, facts.load[kComputeLane]);
-  return facts.load[lane] < mulDiv(busiest, policy.idleShare, kPermille) ? kIdleWeight : kPermille;
-}
-
-/// Lane time and copies on one scale, in thousandths of ns. Prices saturate, so that the sum of two does not overflow.
-static int64_t priceOf(const Policy &policy, const MergeCost &cost, int64_t laneWeight) {
-  int64_t price = mulDiv(cost.lane, laneWeight, 1) + mulDiv(cost.copies, policy.copyWeight, 1);
-  return std::clamp(price, -kLargestAmount, kLargestAmount);
+/// Lane time and copies together, ns. Prices saturate, so that the sum of two does not overflow.
+static Ns priceOf(const MergeCost &cost) {
+  return std::clamp(cost.lane + cost.copies, -kLargestAmount, kLargestAmount);
 }
 
 CopyWork commsched::withMember(CopyWork work, const ScheduleFacts &facts, NodeId start) {
@@ -51,19 +44,16 @@ static Ns extraCompute(const Problem &problem, const CopyWork &work) {
   return work.copies.packCost(problem) + work.unpacks + work.copies.sharedUnpackCost(problem) - work.casts;
 }
 
-MergeCost commsched::mergeCost(const ScheduleFacts &facts, const Policy &policy, const MergeKey &key, Bytes bytes,
-                               const CopyWork &work) {
+MergeCost commsched::mergeCost(const ScheduleFacts &facts, const MergeKey &key, Bytes bytes, const CopyWork &work) {
   auto coalesce = [&]() -> MergeCost { return {BucketForm::Coalesced, key.coalescedCost(bytes, work.members), 0}; };
-  if (policy.form == FormChoice::Coalesced || !facts.problem.copyCost)
+  if (!facts.problem.copyCost)
     return coalesce();
   MergeCost packed = {BucketForm::Packed, key.cost(bytes), extraCompute(facts.problem, work)};
   // The same bytes in one collective take no longer than in several.
-  bool isBest = packed.copies <= 0 && policy.form == FormChoice::Cheaper;
-  if (policy.form == FormChoice::Packed || isBest)
+  if (packed.copies <= 0)
     return packed;
   MergeCost coalesced = coalesce();
-  int64_t weight = laneWeightOf(facts, policy, key.lane);
-  return priceOf(policy, packed, weight) < priceOf(policy, coalesced, weight) ? packed : coalesced;
+  return priceOf(packed) < priceOf(coalesced) ? packed : coalesced;
 }
 
 BucketCandidate commsched::singleCandidate(const MergeContext &context, NodeId start) {
@@ -94,16 +84,12 @@ int32_t commsched::addMembers(const MergeContext &context, const LaneQueue &queu
   const Policy &policy = context.policy;
   NodeId first = candidate.members.front();
   const MergeKey &key = problem.mergeKeys[problem.nodes[first].mergeKey];
-  Bytes largest = candidate.terminal
-                      ? policy.maxTerminal
-                      : std::max(policy.maxNeeded, mulDiv(context.freeBytes, policy.freeShare, kPermille));
+  Bytes largest = candidate.terminal ? policy.maxTerminal : policy.maxNeeded;
   if (key.cap >= 0)
     largest = std::min(largest, key.cap);
   Ns apart = candidate.cost;
   CopyWork copied = withMember({}, facts, first);
-  const int64_t laneWeight = laneWeightOf(facts, policy, key.lane);
-  auto priceAlone = [&](Ns cost) { return mulDiv(cost, laneWeight, 1); };
-  int64_t price = priceAlone(candidate.cost);
+  Ns price = candidate.cost;
   int32_t rank = context.queues.rankOf(first), tried = 0;
   for (; tried < kMaxBucketTrials; ++tried) {
     NodeId start = nextMember(context, queue, candidate.members.back(), rank);
@@ -117,24 +103,24 @@ int32_t commsched::addMembers(const MergeContext &context, const LaneQueue &queu
     if (bytes > largest)
       break;
     CopyWork withIt = withMember(copied, facts, start);
-    MergeCost merged = mergeCost(facts, policy, key, bytes, withIt);
+    MergeCost merged = mergeCost(facts, key, bytes, withIt);
     // A coalesced pair has two latencies, as the two apart; the third member is the first one that saves a latency.
     bool mayPayLater = merged.form == BucketForm::Coalesced && candidate.members.size() == 1;
-    if (!mayPayLater && priceOf(policy, merged, laneWeight) > price + priceAlone(info.cost)) {
+    if (!mayPayLater && priceOf(merged) > price + info.cost) {
       if (keepsOrder)
         break;
       continue;
     }
-    if (!candidate.terminal && begin + merged.lane > deadline && bytes > policy.freeNeeded)
+    if (!candidate.terminal && begin + merged.lane > deadline && bytes > kFreeNeeded)
       break;
     candidate.members.push_back(start);
     candidate.bytes = bytes;
     candidate.cost = merged.lane;
     apart += info.cost;
     copied = withIt;
-    price = priceOf(policy, merged, laneWeight);
+    price = priceOf(merged);
   }
-  if (price >= priceAlone(apart))
+  if (price >= apart)
     candidate = singleCandidate(context, first);
   return tried;
 }

@@ -36,9 +36,8 @@ struct MergeCost {
   Ns lane = 0, copies = 0;
 };
 
-/// The cost of a bucket in the form that the policy prefers. `bytes` is the sum over the members.
-MergeCost mergeCost(const ScheduleFacts &facts, const Policy &policy, const MergeKey &key, Bytes bytes,
-                    const CopyWork &work);
+/// The cost of a bucket in the form that costs less. `bytes` is the sum over the members.
+MergeCost mergeCost(const ScheduleFacts &facts, const MergeKey &key, Bytes bytes, const CopyWork &work);
 
 /// Starts that may be issued together. A single start is a candidate with one member.
 struct BucketCandidate {
@@ -60,8 +59,6 @@ struct MergeContext {
   const LaneQueues &queues;
   /// Indexed by leader: edges into its launch unit whose source has not been placed.
   llvm::ArrayRef<int32_t> pendingEdges;
-  /// What the limit leaves beside live bytes.
-  Bytes freeBytes;
 };
 
 /// The candidate that has `start` alone.

@@ -78,8 +78,6 @@ public:
   Ns makespan();
   /// The makespan is at least this, whatever comes next, ns.
   Ns lowerBound() const { return compute + remainingCompute - remainingFusable; }
-  /// Compute time of what has not been placed, ns.
-  Ns remaining() const { return remainingCompute; }
 
   /// When something that is due at `due` of the reference's compute time has to be there, ns.
   Ns deadlineOf(Ns due) const { return std::max(horizon, compute + remainingCompute) - referenceCompute + due; }

@@ -98,14 +98,13 @@ bool CollectiveIssuer::issueOnLane(LaneId lane, bool urgent) {
   if (candidates.empty())
     return false;
   for (BucketCandidate &candidate : candidates)
-    if ((urgent || withinPrefetchBudget(candidate)) && issue(candidate))
+    if (issue(candidate))
       return true;
-  return issueFurtherSingles(lane, urgent);
+  return issueFurtherSingles(lane);
 }
 
 /// Fills `candidates`, the most urgent one first.
 void CollectiveIssuer::collectCandidates(LaneId lane, bool urgent) {
-  const Policy &policy = schedule.policy();
   candidates.clear();
   for (int32_t index : schedule.starts.ofLane(lane)) {
     const LaneQueue &queue = schedule.starts[index];
@@ -117,25 +116,10 @@ void CollectiveIssuer::collectCandidates(LaneId lane, bool urgent) {
       int32_t tried = addMembers(schedule.mergeContext(), queue, begin, deadline, candidate);
       schedule.countWork(tried / kTrialsPerStep);
     }
-    if (urgent || !(isHeldBack(queue, candidate) || waitsForCompany(candidate)))
+    if (urgent || !waitsForCompany(candidate))
       candidates.push_back(std::move(candidate));
   }
   llvm::stable_sort(candidates, [](const BucketCandidate &a, const BucketCandidate &b) { return a.due < b.due; });
-  if (policy.terminalSlack < 0 || candidates.size() < 2 || candidates.front().terminal)
-    return;
-  // A terminal start frees memory: it precedes a more urgent candidate that has time to spare.
-  auto terminal = llvm::find_if(candidates, [](const BucketCandidate &candidate) { return candidate.terminal; });
-  if (terminal != candidates.end() &&
-      laxity(candidates.front()) > mulDiv(terminal->cost, policy.terminalSlack, kPermille))
-    std::swap(candidates.front(), *terminal);
-}
-
-/// Whether it is better to wait until more terminal starts are ready.
-bool CollectiveIssuer::isHeldBack(const LaneQueue &queue, const BucketCandidate &candidate) const {
-  if (!queue.merges || !candidate.terminal)
-    return false;
-  bool moreWillCome = queue.unissuedBytes > queue.readyBytes && schedule.clock.remaining() > candidate.cost;
-  return candidate.bytes < std::min(schedule.policy().minTerminal, schedule.policy().maxTerminal) && moreWillCome;
 }
 
 /// Whether a candidate has the time to wait for a compute beside which it disturbs less.
@@ -159,25 +143,15 @@ Ns CollectiveIssuer::laxity(const BucketCandidate &candidate) const {
   return schedule.clock.deadlineOf(candidate.due) - begin - candidate.cost;
 }
 
-bool CollectiveIssuer::withinPrefetchBudget(const BucketCandidate &candidate) const {
-  Bytes prefetched = schedule.prefetchedBytes();
-  return candidate.terminal || prefetched == 0 || prefetched + candidate.bytes <= schedule.policy().prefetch ||
-         laxity(candidate) <= 0;
-}
-
 /// The first start of each queue was refused: tries the next ones, each alone.
-bool CollectiveIssuer::issueFurtherSingles(LaneId lane, bool urgent) {
-  const Policy &policy = schedule.policy();
+bool CollectiveIssuer::issueFurtherSingles(LaneId lane) {
   int32_t tried = 1;
   for (int32_t index : schedule.starts.ofLane(lane)) {
     const LaneQueue &queue = schedule.starts[index];
     int32_t next = queue.ready.first();
-    for (next = next < 0 ? next : queue.ready.next(next + 1); next >= 0 && tried < policy.tries;
+    for (next = next < 0 ? next : queue.ready.next(next + 1); next >= 0 && tried < kMaxTries;
          next = queue.ready.next(next + 1), ++tried) {
-      BucketCandidate single = singleCandidate(schedule.mergeContext(), queue.byRank[next]);
-      if (single.terminal && policy.minTerminal > 0 && !urgent)
-        continue;
-      if ((urgent || withinPrefetchBudget(single)) && issueAlone(single.members.front()))
+      if (issueAlone(queue.byRank[next]))
         return true;
     }
   }
@@ -207,19 +181,18 @@ bool CollectiveIssuer::issueAlone(NodeId start) {
 /// Issues a bucket in the form that costs less, or coalesced if memory refuses the packed form.
 bool CollectiveIssuer::issueBucket(BucketCandidate &candidate) {
   const ScheduleFacts &facts = schedule.facts;
-  const Policy &policy = schedule.policy();
   schedule.countWork(1);
   // A cast that was placed ahead of its start cannot be fused any more, but the expansion would fuse it.
   bool packable = llvm::all_of(candidate.members, [&](NodeId start) {
     return facts.fused[start] == kNone || !schedule.isPlaced(facts.fused[start]);
   });
   BucketForm form = BucketForm::Coalesced;
-  if (packable && policy.form != FormChoice::Coalesced) {
+  if (packable) {
     const MergeKey &key = problem.mergeKeys[problem.nodes[candidate.members.front()].mergeKey];
     CopyWork work;
     for (NodeId start : candidate.members)
       work = withMember(work, facts, start);
-    form = mergeCost(facts, policy, key, candidate.bytes, work).form;
+    form = mergeCost(facts, key, candidate.bytes, work).form;
   }
   Bucket bucket = {std::move(candidate.members), form};
   bool issued = form == BucketForm::Packed && schedule.tryIssue(bucket);

@@ -39,14 +39,12 @@ private:
   bool isDry(LaneId lane, Ns until) const;
   bool fill(LaneId lane, Ns until, int32_t &refused);
   void collectCandidates(LaneId lane, bool urgent);
-  bool isHeldBack(const LaneQueue &queue, const BucketCandidate &candidate) const;
   bool waitsForCompany(const BucketCandidate &candidate) const;
-  bool withinPrefetchBudget(const BucketCandidate &candidate) const;
   Ns laxity(const BucketCandidate &candidate) const;
   bool issue(BucketCandidate &candidate);
   bool issueBucket(BucketCandidate &candidate);
   bool issueAlone(NodeId start);
-  bool issueFurtherSingles(LaneId lane, bool urgent);
+  bool issueFurtherSingles(LaneId lane);
 
   PartialSchedule &schedule;
   const Problem &problem;

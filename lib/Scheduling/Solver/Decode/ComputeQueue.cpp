@@ -17,6 +17,9 @@
 
 using namespace commsched;
 
+/// Deferring the producers of a start is worth it if they take more than this share of what the start takes, permille.
+static constexpr int64_t kLeastGain = 1000;
+
 /// The priority of a compute: a time between its position in the reference and its longest path.
 Ns ComputeQueue::keyOf(const Reference &reference, const Policy &policy, NodeId node) const {
   Ns total = reference.computeBefore.back();
@@ -24,7 +27,7 @@ Ns ComputeQueue::keyOf(const Reference &reference, const Policy &policy, NodeId 
   NodeId start = facts.exclusiveStart[node];
   bool isLate = before >= mulDiv(total, policy.producersFrom, kPermille);
   if (policy.producerDelay > 0 && isLate && start != kNone && reference.terminal[start] &&
-      facts.gainOfDeferral[start] > policy.leastGain)
+      facts.gainOfDeferral[start] > kLeastGain)
     before += mulDiv(total, policy.producerDelay, kPermille);
   if (policy.tailShare == 0)
     return before;

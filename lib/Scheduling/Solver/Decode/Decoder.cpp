@@ -76,7 +76,7 @@ bool Decoder::placeBestCandidate() {
       return true;
   }
   int32_t candidate = first;
-  for (int32_t tried = 0; tried < policy.tries && candidate >= 0; ++tried) {
+  for (int32_t tried = 0; tried < kMaxTries && candidate >= 0; ++tried) {
     if (computes.ahead(candidate) > policy.window)
       return false;
     schedule.countWork(1);

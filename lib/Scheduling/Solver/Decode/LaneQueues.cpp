@@ -51,7 +51,6 @@ void LaneQueues::assignQueues() {
     queue.merges = index < numKeys;
     queue.lane = queue.merges ? problem.mergeKeys[index].lane : index - numKeys;
     queue.byRank.clear();
-    queue.readyBytes = queue.unissuedBytes = 0;
     queuesOfLane[queue.lane].push_back(index);
   }
   queueOf.assign(problem.size(), kNone);
@@ -61,6 +60,5 @@ void LaneQueues::assignQueues() {
       continue;
     queueOf[node] = facts.mergeable[node] ? info.mergeKey : numKeys + info.lane;
     queues[queueOf[node]].byRank.push_back(node);
-    queues[queueOf[node]].unissuedBytes += info.bytes;
   }
 }

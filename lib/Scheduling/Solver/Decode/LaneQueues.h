@@ -29,8 +29,6 @@ struct LaneQueue {
   std::vector<NodeId> byRank;
   /// The ranks of ready starts.
   RankSet ready;
-  /// Bytes of the ready starts, and of all starts that have not been issued.
-  Bytes readyBytes = 0, unissuedBytes = 0;
 };
 
 /// All queues. Insertions and removals are O(log N).
@@ -45,14 +43,11 @@ public:
     LaneQueue &queue = queues[queueOf[start]];
     queue.ready.insert(rank[start]);
     ++readyStarts[queue.lane];
-    queue.readyBytes += facts.problem.nodes[start].bytes;
   }
   void remove(NodeId start) {
     LaneQueue &queue = queues[queueOf[start]];
     queue.ready.erase(rank[start]);
     --readyStarts[queue.lane];
-    queue.readyBytes -= facts.problem.nodes[start].bytes;
-    queue.unissuedBytes -= facts.problem.nodes[start].bytes;
   }
 
   /// Indices of a lane's queues: those of its merge keys first.

@@ -64,8 +64,6 @@ public:
 
   /// Bytes that are live now.
   Bytes live() const { return liveBytes; }
-  /// What the limit leaves beside them.
-  Bytes freeBytes() const { return limit - liveBytes; }
   /// The largest number of bytes that have been live while a node ran.
   Bytes peak() const { return peakBytes; }
   /// The largest number of bytes that a remaining node would see, if all follow the reference.

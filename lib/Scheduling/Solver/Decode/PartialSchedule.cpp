@@ -38,7 +38,6 @@ bool PartialSchedule::reset(const Reference &reference, const Policy &policy, By
   pendingEdges = facts.enteringEdges;
   front = 0;
   freeReady.clear();
-  prefetched = 0;
   packTime.assign(problem.numLanes(), 0);
   dry.reset(problem.numLanes());
   dryPacking.reset(problem.numLanes());
@@ -165,22 +164,12 @@ void PartialSchedule::placeCompute(NodeId node) {
     const RegionWork &work = problem.regions[info.region];
     for (LaneId lane : work.lanes)
       updateDryness(lane);
-    for (NodeId start : work.starts)
-      if (!theReference->terminal[start])
-        prefetched -= problem.nodes[start].bytes;
   } else if (info.kind == NodeKind::Hybrid) {
     updateDryness(info.lane);
   }
   emit(DecodeStep::Run, node);
   markPlaced(node);
   release(node);
-}
-
-void PartialSchedule::completeWait(NodeId wait) {
-  NodeId start = problem.nodes[wait].start;
-  if (start != kNone && !theReference->terminal[start])
-    prefetched -= problem.nodes[start].bytes;
-  release(wait);
 }
 
 /// Places the wait for a single collective, or for a bucket without unpacks.
@@ -194,13 +183,13 @@ void PartialSchedule::placeWait(NodeId wait) {
   markPlaced(wait);
   if (bucket == kNone) {
     emit(DecodeStep::Run, wait);
-    return completeWait(wait);
+    return release(wait);
   }
   emit(DecodeStep::Wait, bucket);
   if (result->buckets[bucket].form == BucketForm::Packed)
     emit(DecodeStep::View, bucket);
   for (NodeId member : issued[bucket].joined.front().waits)
-    completeWait(member);
+    release(member);
 }
 
 void PartialSchedule::placeUnpack(NodeId wait) {
@@ -211,7 +200,7 @@ void PartialSchedule::placeUnpack(NodeId wait) {
     return theReference->position[join.waits.front()] < theReference->position[other];
   };
   for (NodeId member : llvm::lower_bound(issued[bucketOf[wait]].joined, wait, precedes)->waits)
-    completeWait(member);
+    release(member);
 }
 
 void PartialSchedule::completeEarliest() {
@@ -236,8 +225,6 @@ void PartialSchedule::leaveQueue(NodeId start, Ns end) {
   const Node &info = problem.nodes[start];
   starts.remove(start);
   updateDryness(info.lane);
-  if (!theReference->terminal[start])
-    prefetched += info.bytes;
   if (bucketOf[start] == kNone)
     clock.spend(info.issue);
   clock.setEnd(start, end);

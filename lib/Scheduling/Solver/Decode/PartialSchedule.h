@@ -50,8 +50,6 @@ public:
   /// The first node of the reference that has not been placed: it always fits.
   NodeId nextOfReference() const { return theReference->order[front]; }
   bool isPlaced(NodeId node) const { return placed[node]; }
-  /// Bytes of non-terminal starts that have been issued and not been waited for.
-  Bytes prefetchedBytes() const { return prefetched; }
   /// By how much a lane is served earlier, so that a pack like its last one fits before its start, ns; 0 if the lane
   /// had none.
   Ns packLead(LaneId lane) const { return packTime[lane]; }
@@ -71,9 +69,7 @@ public:
   Ns durationOf(NodeId node) const {
     return problem.nodes[node].kind == NodeKind::Wait ? unpackCost[node] : clock.durationOf(node);
   }
-  MergeContext mergeContext() const {
-    return {facts, *theReference, thePolicy, starts, pendingEdges, memory.freeBytes()};
-  }
+  MergeContext mergeContext() const { return {facts, *theReference, thePolicy, starts, pendingEdges}; }
   /// Adds to the measure of effort.
   void countWork(int64_t steps) { result->work += steps; }
 
@@ -114,7 +110,6 @@ private:
   void placeCompute(NodeId node);
   void placeUnpack(NodeId wait);
   void placeWait(NodeId wait);
-  void completeWait(NodeId wait);
   void leaveQueue(NodeId start, Ns end);
   IssuedBucket joinWaits(const Bucket &bucket, const BucketShape &shape) const;
   void pack(const BucketShape &shape, const IssuedBucket &waits);
@@ -133,7 +128,6 @@ private:
   int32_t front = 0;
   /// Ready nodes that take no time and no memory, as a stack.
   std::vector<NodeId> freeReady;
-  Bytes prefetched = 0;
 
   /// Indexed by lane, see packLead().
   std::vector<Ns> packTime;
