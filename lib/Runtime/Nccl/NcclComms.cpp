@@ -187,8 +187,14 @@ static int32_t exchangeIds(NcclPeer &peer, int32_t count, std::vector<NcclUnique
 
 static int32_t ensureWorld(NcclPeer &peer, std::string &error) {
   NcclJob &job = *peer.job;
-  if (peer.world || job.ranks == 1)
+  if (job.ranks == 1)
     return COMMRT_OK;
+  {
+    // An abort may forget it meanwhile.
+    Lock issuing(peer.issuing);
+    if (peer.world)
+      return COMMRT_OK;
+  }
   int32_t count = job.nccl().commInitRankScalable ? job.options.identifiers(job.ranks) : 1;
   std::vector<NcclUniqueId> ids;
   if (int32_t status = exchangeIds(peer, count, ids, error))
