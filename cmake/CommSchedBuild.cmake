@@ -44,8 +44,8 @@ else()
 endif()
 
 if(COMMSCHED_SANITIZE)
-  # The checks of single accesses are left to the address sanitizer, which finds what goes wrong with them; they would be a quarter
-  # of the compile time. vptr and function need run-time type information.
+  # The checks of single accesses would be a quarter of the compile time. The address sanitizer finds accesses through null and
+  # outside of objects; misaligned ones are not found. vptr and function need run-time type information.
   add_compile_options(-fsanitize=${COMMSCHED_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
     -fno-sanitize=vptr,function,null,alignment,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute)
   add_link_options(-fsanitize=${COMMSCHED_SANITIZE})
