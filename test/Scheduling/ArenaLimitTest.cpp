@@ -143,7 +143,7 @@ TEST(ArenaLimit, HoldsOnRandomPrograms) {
   EXPECT_GT(regions, leastOf(150));
   EXPECT_GT(shorter, leastOf(100));
   EXPECT_GT(reached, leastOf(20));
-  EXPECT_LT(reached, below);
+  EXPECT_LT(reached, portion(4) == 4 ? below : below + 1); // A portion of the programs may reach all of them.
   EXPECT_GT(larger, leastOf(20)) << "arenas that are more than 1 % larger than what is live";
 }
 

@@ -305,14 +305,14 @@ TEST(SplitBound, NoSplitIsBelow) {
 // Tests that no answer of the solver, with buckets that hold parts, is below the bound.
 TEST(SplitBound, NoBucketedSplitIsBelow) {
   int32_t merged = 0;
-  for (uint64_t seed = 0; seed < portion(60u); ++seed) {
+  for (uint64_t seed = 0; seed < portion(30u); ++seed) {
     Random random(seed ^ 0x5117);
     SplitProgram program = draw(random, random.between(4, 8));
     Splitter whole(program, 1, 0);
     Problem given = whole.run();
     Ns bound = splitLowerBound(given, partCosts(program, given, whole)).makespan;
     forEachSplit(program, [&](int64_t parts, uint32_t chosen) {
-      if (chosen != 0 && !random.percent(20))
+      if (chosen != 0 && !random.percent(6))
         return;
       Problem split = Splitter(program, parts, chosen).run();
       ASSERT_EQ(split.validate(), "");

@@ -8,7 +8,7 @@
 // RUN: comm-opt %s --split-input-file --comm-multi-stream="gate=false sync-overhead-ns=0 issue-order=start-time" --remarks-filter=comm-multi-stream -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEEPS
 // RUN: not comm-opt %s --split-input-file --comm-multi-stream=memory-budget-ratio=-1 2>&1 | FileCheck %s --check-prefix=RATIO
 // RATIO: error: {{.*}}memory-budget-ratio
-// RUN: %python -B %S/Inputs/multi_stream_memory.py %commsched_obj_root/bin/comm-opt %t 600 | FileCheck %s --check-prefix=COUNT
+// RUN: %python -B %S/Inputs/multi_stream_memory.py %commsched_obj_root/bin/comm-opt %t %if sanitizer %{ 300 %} %else %{ 600 %} | FileCheck %s --check-prefix=COUNT
 // COUNT: {{[0-9][0-9][0-9]}} on several streams, {{[0-9][0-9][0-9]}} with awaits for memory, {{[0-9][0-9]}} in another order: none above the limit
 
 comm.group @dp #comm.iota<[1, 4]>

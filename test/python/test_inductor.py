@@ -30,7 +30,7 @@ def _compiled(rank, ranks):
 
     import commsched.torch as ct
 
-    loss, step = gloo.sharded_step(ranks, layers=3, width=64)
+    loss, step = gloo.sharded_step(ranks, layers=2, width=64)
     x = torch.arange(8 * 64, dtype=torch.float32).view(8, 64) / 512 + rank
     with ic.patch(force_disable_caches=True):  # Inductor's own arithmetic. Eager mode may round otherwise.
         expected = step(torch.compile(loss), x)
