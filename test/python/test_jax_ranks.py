@@ -188,8 +188,11 @@ def test_wrong_options_are_refused(options):
 PROGRAM = """
     import json, sys, warnings
     me, address, mode = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    import jax
+    import functools, jax
+    from jax._src.lib import _jax
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # Gloo asks for the address of this machine's name otherwise, and a container may have none.
+    _jax.make_gloo_tcp_collectives = functools.partial(_jax.make_gloo_tcp_collectives, hostname="127.0.0.1")
     jax.distributed.initialize(address, num_processes=2, process_id=me)
     import jax.numpy as jnp, numpy as np
     import jax.extend.xla as xla
