@@ -110,6 +110,51 @@ TEST(IncrementalTimeline, AgreesWithTheTimelineAcrossKeptPositions) {
   expectTheTimelineOf(layeredProblem(3, {30, 6, 3, true, 8}), 3, 100, 40);
 }
 
+// Tests that the makespan is exact while a timeline is focused on some positions, and everything else afterwards.
+TEST(IncrementalTimeline, FocusesOnSomePositions) {
+  int32_t shorter = 0, longer = 0;
+  for (uint64_t seed = 0; seed < portion(80u); ++seed) {
+    RandomOptions options;
+    options.nodes = 200 + static_cast<int32_t>(seed % 7) * 50;
+    options.commLanes = 1 + static_cast<int32_t>(seed % 5);
+    options.chanceOfRegion = seed % 3 == 0 ? 10 : 0;
+    Problem problem = seed % 4 == 0 ? layeredProblem(seed, {8, 4, 3, true, 8}) : randomProblem(seed, options);
+    Random random(seed);
+    Order order = identityOrder(problem);
+    IncrementalTimeline timeline(problem, order);
+    for (int32_t turn = 0; turn < 6; ++turn) {
+      const auto begin = static_cast<int32_t>(random.below(problem.size()));
+      const int32_t end = std::min<int32_t>(problem.size(), begin + 1 + static_cast<int32_t>(random.below(100)));
+      timeline.focus(begin, end);
+      ASSERT_EQ(timeline.makespan(), makespanOf(problem, order)) << "seed " << seed;
+      for (int32_t change = 0; change < 15; ++change) {
+        const auto first = static_cast<int32_t>(begin + random.below(end - begin));
+        const int32_t last = std::min<int32_t>(end, first + 1 + static_cast<int32_t>(random.below(20)));
+        Order window = shuffledWindow(problem, order, first, last, random), next = order;
+        std::copy(window.begin(), window.end(), next.begin() + first);
+        const Ns before = timeline.makespan(), expected = makespanOf(problem, next);
+        ASSERT_EQ(timeline.makespanIfReplaced(first, window, before) > before, expected > before) << "seed " << seed;
+        order = next;
+        timeline.replace(first, window);
+        ASSERT_EQ(timeline.makespan(), expected) << "seed " << seed << ", turn " << turn << ", change " << change;
+        shorter += expected < before;
+        longer += expected > before;
+      }
+      IncrementalTimeline fresh(problem, order);
+      for (int32_t at = begin; at < end; ++at)
+        ASSERT_EQ(timeline.isCritical(at), fresh.isCritical(at)) << "seed " << seed << ", position " << at;
+    }
+    timeline.focus(0, problem.size());
+    IncrementalTimeline fresh(problem, order);
+    for (int32_t at = 0; at < problem.size(); ++at) {
+      ASSERT_EQ(timeline.isCritical(at), fresh.isCritical(at)) << "seed " << seed << ", position " << at;
+      ASSERT_EQ(timeline.tailAt(at), fresh.tailAt(at)) << "seed " << seed << ", position " << at;
+    }
+  }
+  EXPECT_GT(shorter, leastOf(500));
+  EXPECT_GT(longer, leastOf(500));
+}
+
 TEST(LocalMoves, NeverLengthenAndKeepTheLimit) {
   int32_t shorter = 0;
   for (uint64_t seed = 0; seed < portion(300u); ++seed) {
@@ -135,6 +180,55 @@ TEST(LocalMoves, NeverLengthenAndKeepTheLimit) {
     shorter += moves.makespan() < makespanOf(problem, given);
   }
   EXPECT_GT(shorter, leastOf(200));
+}
+
+// Tests that a focus knows of a collective that is in flight from before it until behind it.
+TEST(IncrementalTimeline, FocusesUnderACollective) {
+  constexpr NodeId kComputes = 200;
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  for (NodeId id = 0; id < kComputes + 2; ++id) {
+    Node node;
+    node.kind = id == 0 ? NodeKind::Start : id <= kComputes ? NodeKind::Compute : NodeKind::Wait;
+    node.cost = id == 0 ? 10 * kComputes : id <= kComputes ? 1 : 0;
+    node.lane = id == 0 ? 1 : kComputeLane;
+    node.start = id <= kComputes ? kNone : 0;
+    problem.nodes.push_back(node);
+    problem.members.emplace_back();
+    problem.preds.append(id <= kComputes ? std::vector<NodeId>{} : std::vector<NodeId>{0});
+    problem.touches.append(std::vector<BufferId>{});
+  }
+  // What follows the wait: without the collective, the makespan would be less.
+  problem.nodes[kComputes].cost = 5;
+  problem.finalize();
+  Order order = identityOrder(problem);
+  std::swap(order[kComputes], order[kComputes + 1]);
+  IncrementalTimeline timeline(problem, order);
+  timeline.focus(80, 100);
+  EXPECT_EQ(timeline.makespan(), 10 * kComputes + 5);
+}
+
+// Tests that an order that is worked on piece by piece has the makespan that it claims, with buckets and without.
+TEST(LocalMoves, ShortenLongOrders) {
+  const Problem problem = layeredProblem(4, {650, 8, 3, true, 64});
+  ASSERT_GT(problem.size(), kLongOrder);
+  const Order given = identityOrder(problem);
+  const Bytes limit = peakOf(problem, given);
+  for (bool bucketing : {false, true}) {
+    const ScheduleFacts facts(problem, bucketing);
+    LocalMoves moves(facts, scheduleOf(given), limit);
+    for (int slice = 0; slice < 2; ++slice) {
+      const Ns before = moves.makespan();
+      int64_t steps = 60000;
+      moves.run(steps, 0);
+      EXPECT_LT(moves.makespan(), before);
+      const DecodedSchedule found = moves.decoded();
+      const ExpandedProblem carried = llvm::cantFail(expandBuckets(problem, found.buckets));
+      const Order order = commsched::orderOf(found, carried);
+      ASSERT_EQ(makespanOf(carried.problem, order), moves.makespan());
+      ASSERT_LE(peakOf(carried.problem, order), limit);
+    }
+  }
 }
 
 // Tests that moves may lengthen an order if they have slack, that they do not afterwards without, and that no order is

@@ -322,6 +322,18 @@ MUTATIONS = [
         killer="BucketedOrder.SearchShortensAndHolds",
     ),
     mutation(
+        "a focus forgets what is in flight past it",
+        "Time/IncrementalTimeline.cpp",
+        ("std::max(passing, ends[start] + tailsOfWaiters[waiter])", "passing"),
+        killer="IncrementalTimeline.FocusesUnderACollective",
+    ),
+    mutation(
+        "a focus forgets what begins in it and is awaited behind it",
+        "Time/IncrementalTimeline.cpp",
+        ("      crossing.push_back(start);\n", "      crossing.size();\n"),
+        killer="IncrementalTimeline.FocusesOnSomePositions",
+    ),
+    mutation(
         "moves know no exposed waits",
         "Solver/Moves/LocalMoves.cpp",
         ("    if (order.isExposed(at))\n", "    if (false)\n"),

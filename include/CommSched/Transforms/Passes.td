@@ -68,7 +68,7 @@ defvar solverOptions = [
   Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "::commsched::ByteCount", "-1", "largest merged reduce-scatter, bytes; negative: unlimited">,
   Option<"allReduceCapBytes", "all-reduce-cap-bytes", "::commsched::ByteCount", "-1", "largest merged all-reduce, bytes; negative: unlimited">,
   Option<"effort", "effort", "int64_t", "-1",
-         "maximum number of steps of one search; 0: only the first answer, negative: the default (about a second)">,
+         "maximum number of steps of one search; 0: only the first answer, negative: the default (about a second, more for over 8,000 operations)">,
 ];
 
 def CommSchedule : Pass<"comm-schedule"> {

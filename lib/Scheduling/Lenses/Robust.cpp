@@ -31,6 +31,8 @@ static_assert(kPlayedScales[kAsPlanned] == kScaleOne);
 constexpr size_t kSolvedScales[] = {0, 3, 4};
 /// Shares of the effort, in percent: of each of these solves, of the moves that follow, and of one turn of the moves.
 constexpr int64_t kSolvedPercent = 20, kMovesPercent = 60, kTurnPercent = 5;
+/// A turn takes at least so many steps per node: everything around it is linear in the nodes.
+constexpr int64_t kTurnPerNode = 5;
 /// The moves end after this many turns, one after the other, that did not lower the regret.
 constexpr int64_t kFruitlessTurns = 4;
 /// At most so many scales are added between the played ones.
@@ -132,7 +134,11 @@ private:
   }
   Makespans play(const Schedule &schedule) const { return play(schedule.carriedOut(problem), schedule.order); }
 
-  int64_t effort() const { return effortOf(problem, options); }
+  /// What the shares are of. By default it does not grow with long problems: every step costs more here, where an order
+  /// is played at several scales.
+  int64_t effort() const {
+    return options.effort < 0 ? std::min(defaultEffort(problem.size()), kDefaultEffort) : options.effort;
+  }
 
   /// A lower bound at each scale; 0 if it would take too long.
   void findBounds() {
@@ -226,7 +232,7 @@ private:
       return;
     size_t from = choose();
     int64_t left = mulDiv(effort(), kMovesPercent, 100);
-    const int64_t perTurn = std::max<int64_t>(mulDiv(effort(), kTurnPercent, 100), 1);
+    const int64_t perTurn = std::max<int64_t>(mulDiv(effort(), kTurnPercent, 100), kTurnPerNode * problem.size() + 1);
     for (int64_t turn = 0, fruitless = 0; left > 0 && fruitless < kFruitlessTurns; ++turn) {
       const size_t at = worstScale(candidates[from]);
       int64_t steps = std::min(perTurn, left), given = steps;

@@ -34,6 +34,9 @@ constexpr int64_t kPlacesPerNode = 400;
 /// The scales at which no move of a start may lengthen the order.
 constexpr CostScale kPlayed[] = {kScaleOne, 2 * kScaleOne};
 
+/// In a long order, a start moves up by about so many places at most: clocks are kept around it only.
+constexpr int32_t kLongestRaise = 4096;
+
 /// How many places are tried for one start, each half as far as the one before it.
 constexpr int kTries = 4;
 
@@ -105,13 +108,15 @@ private:
     std::vector<NodeId> lastOnLane(problem.numLanes(), kNone);
     for (CostScale scale : kPlayed)
       timelines.emplace_back(problem, before, costsAt(problem, scale));
-    for (NodeId id : before) {
+    for (auto [at, id] : llvm::enumerate(before)) {
+      if (at % kLongestRaise == 0 && problem.size() > kLongOrder)
+        focusAround(static_cast<int32_t>(at));
       const Node &node = problem.nodes[id];
       if (node.kind == NodeKind::Start && isFree(id) && places > 0) {
         const NodeId previous = lastOnLane[node.lane];
         raise(memory.position(id), memory.position(id) + 1, previous);
-        const int32_t at = memory.position(id);
-        raise(firstFeeder(at), at + 1, previous);
+        const int32_t now = memory.position(id);
+        raise(firstFeeder(now), now + 1, previous);
       }
       if (node.region != kNone)
         for (LaneId lane : problem.regions[node.region].lanes)
@@ -119,6 +124,13 @@ private:
       else if (node.lane != kComputeLane)
         lastOnLane[node.lane] = id;
     }
+  }
+
+  /// Lets the clocks answer for the starts at the positions from `at` on, and for where they may move to.
+  void focusAround(int32_t at) {
+    firstPlace = std::max(at - kLongestRaise, 0);
+    for (IncrementalTimeline &timeline : timelines)
+      timeline.focus(firstPlace, std::min(at + kLongestRaise, problem.size()));
   }
 
   /// Where the computations begin that stand in front of the start at `at` and serve nothing but it.
@@ -141,7 +153,7 @@ private:
   /// Moves [first, last), which ends with a start, up: behind `previous`, the collective in front of it on its lane,
   /// and no further than where that has ended as planned.
   void raise(int32_t first, int32_t last, NodeId previous) {
-    int32_t to = memory.earliest(first, last);
+    int32_t to = std::max(memory.earliest(first, last), firstPlace);
     if (previous != kNone) {
       to = std::max(to, memory.position(previous) + 1);
       const Ns end = timelines.front().endOf(previous);
@@ -177,6 +189,8 @@ private:
   MoveEvaluator memory;
   /// The clocks of the order at each scale of kPlayed, as soon as waits have moved.
   std::vector<IncrementalTimeline> timelines;
+  /// Nothing moves up beyond this place.
+  int32_t firstPlace = 0;
   /// How many places moves may still pass.
   int64_t places;
 };

@@ -69,16 +69,46 @@ IncrementalTimeline::IncrementalTimeline(const Problem &problem, llvm::ArrayRef<
   problem.beginLanes(lanesNow);
   llvm::copy(lanesNow, lanesBefore(0).begin());
   dirty.resize(numBlocks(), true);
+  endBlock = numBlocks();
   updateClocks();
   dirty.set();
   updateTails();
   measure();
 }
 
+void IncrementalTimeline::focus(int32_t first, int32_t last) {
+  if (firstBlock > 0 || endBlock < numBlocks()) {
+    firstBlock = 0;
+    endBlock = numBlocks();
+    dirty.set();
+    updateClocks();
+    dirty.set();
+    updateTails();
+  }
+  firstBlock = blockOf(first);
+  endBlock = blockOf(last - 1) + 1;
+  passing = 0;
+  crossing.clear();
+  const int32_t begin = firstBlock * spacing, end = endOfBlock(endBlock - 1);
+  auto isBehind = [&](NodeId waiter) { return positions[waiter] >= end; };
+  for (NodeId start : llvm::ArrayRef(current).slice(begin, end - begin))
+    if (llvm::any_of(waiters[start], isBehind))
+      crossing.push_back(start);
+  for (NodeId start : llvm::ArrayRef(current).take_front(begin))
+    for (NodeId waiter : llvm::make_filter_range(waiters[start], isBehind))
+      passing = std::max(passing, ends[start] + tailsOfWaiters[waiter]);
+  measure();
+}
+
+/// Every path ends behind the focus, where the tails are known: on the compute lane, on another one, or through a start
+/// that something behind it waits for.
 void IncrementalTimeline::measure() {
-  longest = clocks.back();
-  for (Ns lane : lanesBefore(numBlocks()))
-    longest = std::max(longest, lane);
+  const int32_t end = std::min(endBlock * spacing, size());
+  longest = std::max(passing, clocks[end] + tails[end]);
+  for (auto [lane, tail] : llvm::zip_equal(lanesBefore(endBlock), tailsBefore(endBlock)))
+    longest = std::max(longest, lane + tail);
+  for (NodeId start : crossing)
+    longest = std::max(longest, ends[start] + tailsOfEnds[start]);
 }
 
 Ns IncrementalTimeline::playRegion(NodeId id, Ns &compute) {
@@ -211,9 +241,8 @@ Ns IncrementalTimeline::playBlockBackward(int32_t block, Ns tail) {
   return tail;
 }
 
-/// Plays the blocks that are dirty, and each one behind which the clocks differ from what is kept.
+/// Plays the blocks of the focus that are dirty, and each one behind which the clocks differ from what is kept.
 void IncrementalTimeline::updateClocks() {
-  const int32_t blocks = numBlocks();
   auto keep = [&](int32_t block, Ns compute) {
     llvm::MutableArrayRef<Ns> kept = lanesBefore(block);
     const int32_t at = std::min(block * spacing, size());
@@ -222,14 +251,14 @@ void IncrementalTimeline::updateClocks() {
     std::copy(lanesNow.begin(), lanesNow.end(), kept.begin());
     return isSame;
   };
-  for (int32_t block = dirty.find_first(); block >= 0; block = dirty.find_next(block)) {
+  for (int32_t block = dirty.find_first(); block >= 0 && block < endBlock; block = dirty.find_next(block)) {
     llvm::copy(lanesBefore(block), lanesNow.begin());
     Ns compute = clocks[block * spacing];
-    for (bool goesOn = true; goesOn && block < blocks; block += goesOn) {
+    for (bool goesOn = true; goesOn && block < endBlock; block += goesOn) {
       compute = playBlock(block, compute);
-      goesOn = !keep(block + 1, compute) || (block + 1 < blocks && dirty.test(block + 1));
+      goesOn = !keep(block + 1, compute) || (block + 1 < endBlock && dirty.test(block + 1));
     }
-    if (block == blocks)
+    if (block == endBlock)
       break;
   }
 }
@@ -242,15 +271,15 @@ void IncrementalTimeline::updateTails() {
     std::copy(lanesNow.begin(), lanesNow.end(), kept.begin());
     return isSame;
   };
-  for (int32_t block = dirty.find_last(); block >= 0; block = dirty.find_prev(block)) {
+  for (int32_t block = dirty.find_last(); block >= firstBlock; block = dirty.find_prev(block)) {
     llvm::copy(tailsBefore(block + 1), lanesNow.begin());
     Ns tail = tails[endOfBlock(block)];
-    for (bool goesOn = true; goesOn && block >= 0; block -= goesOn) {
+    for (bool goesOn = true; goesOn && block >= firstBlock; block -= goesOn) {
       Ns before = tails[block * spacing];
       tail = playBlockBackward(block, tail);
-      goesOn = !keep(block, before, tail) || (block > 0 && dirty.test(block - 1));
+      goesOn = !keep(block, before, tail) || (block > firstBlock && dirty.test(block - 1));
     }
-    if (block < 0)
+    if (block < firstBlock)
       break;
   }
 }

@@ -22,6 +22,10 @@
 
 namespace commsched {
 
+/// An update of the clocks and tails of more nodes than this takes far longer than the rest of a change, so who makes
+/// many changes focuses on some positions at a time.
+inline constexpr NodeId kLongOrder = 32768;
+
 /// The clocks of one order, and the tails of its clocks. Lanes are kept between blocks of positions only, and played
 /// again within these.
 class IncrementalTimeline {
@@ -43,6 +47,12 @@ public:
   /// Makes that change. O(window + blocks in which clocks or tails change, or nodes that wait for a start whose end has
   /// changed, or starts whose waiting nodes' tails have changed).
   void replace(int32_t first, llvm::ArrayRef<NodeId> window);
+
+  /// From now on all windows lie between these positions, of which there is at least one, until the next call. A change
+  /// that moves all clocks behind it costs O(N) otherwise: now the clocks behind the blocks of these positions, and the
+  /// tails before them, stay those of this call, and nothing but makespan() may be asked about positions outside.
+  /// O(N + E + lanes).
+  void focus(int32_t first, int32_t last);
 
   /// Changes what a node is: its kind, lane, costs and start. The clocks stay those of before until replace() is called
   /// with a window that contains the node, its waits and, if it is a wait, its start; makespanIfReplaced() with such a
@@ -147,6 +157,12 @@ private:
   /// add since the last replace().
   std::vector<Ns> work;
   Ns moreWork = 0;
+  /// The blocks of the focus.
+  int32_t firstBlock = 0, endBlock = 0;
+  /// The longest path through a start before the focus to a node behind it that waits for it, ns.
+  Ns passing = 0;
+  /// The starts in the focus that nodes behind it wait for. Neither these nor those change before the next call.
+  std::vector<NodeId> crossing;
   /// The blocks that an update has to play.
   llvm::BitVector dirty;
   /// By start: when its collective ends, and the tail of that end in what waits for it. Of all nodes on a communication

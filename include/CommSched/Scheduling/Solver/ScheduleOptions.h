@@ -57,11 +57,14 @@ struct ScheduleOptions {
   Executor executor;
 };
 
-/// About a second on one core for both searches of problems of up to 20,000 nodes ...
+/// About a second on one core for both searches of problems of up to kMediumProblem nodes, less for small ones, of
+/// which a module may have many, and more for large ones: about 20 s for 100,000 nodes.
 inline constexpr int64_t kDefaultEffort = 3000000;
-/// ... and less for small ones, of which a module may have many.
+inline constexpr NodeId kMediumProblem = 8000;
+inline constexpr int64_t kEffortPerNode = 140;
 inline constexpr int64_t defaultEffort(NodeId nodes) {
-  return std::min<int64_t>(kDefaultEffort, 400000 + int64_t(1000) * nodes);
+  return std::min<int64_t>(kDefaultEffort, 400000 + int64_t(1000) * nodes) +
+         kEffortPerNode * std::max<NodeId>(nodes - kMediumProblem, 0);
 }
 
 /// Computing a bound takes the time of about N * N / kBoundDivisor steps (measured). It is computed if that is at most

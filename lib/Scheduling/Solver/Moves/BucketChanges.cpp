@@ -361,7 +361,8 @@ bool BucketedOrder::tryChange(const BucketChange &change, Ns allowed, int64_t &w
   if (isMade) {
     findWindow();
     work += static_cast<int64_t>(window.size());
-    isMade = takesAtMost(allowed);
+    const bool isInFocus = windowFirst >= focusFirst && windowFirst + static_cast<int32_t>(window.size()) <= focusEnd;
+    isMade = (isInFocus || window.empty()) && takesAtMost(allowed);
   }
   if (isMade) {
     retouched = changing;

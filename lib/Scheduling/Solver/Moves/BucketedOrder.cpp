@@ -50,6 +50,7 @@ BucketedOrder::BucketedOrder(const Problem &problem, bool bucketing, const Decod
   Order order = initialOrder(decoded);
   memory.emplace(slots, order);
   timeline.emplace(slots, order);
+  focusEnd = size();
   for (const TimeGuard &guard : guards)
     makeGuard(guard, order);
 }
@@ -459,8 +460,18 @@ int32_t BucketedOrder::latest(NodeId slot) const {
   return result;
 }
 
+void BucketedOrder::focus(int32_t first, int32_t last) {
+  focusFirst = first;
+  focusEnd = last;
+  timeline->focus(first, last);
+  for (const std::unique_ptr<GuardedLine> &line : guarded)
+    line->timeline->focus(first, last);
+}
+
 bool BucketedOrder::tryMove(int32_t from, int32_t to, Ns allowed) {
   int32_t first = std::min(from, to), last = std::max(from, to) + 1;
+  if (first < focusFirst || last > focusEnd)
+    return false;
   llvm::ArrayRef<NodeId> current = order();
   window.assign(current.begin() + first, current.begin() + last);
   if (to < from)

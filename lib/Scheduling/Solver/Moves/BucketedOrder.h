@@ -91,6 +91,11 @@ public:
   /// What the order takes with the costs of a guard, ns.
   Ns makespanOf(size_t guard) const { return guarded[guard]->timeline->makespan(); }
 
+  /// From now on nothing is tried that concerns a position outside of these, of which there is at least one, until the
+  /// next call, and nothing but makespan() and position() may be asked about what stands there. So what is tried costs
+  /// no more than in an order of that length (IncrementalTimeline::focus()). O(N + E) for each guard, and once more.
+  void focus(int32_t first, int32_t last);
+
   /// Moves what stands at `from` to `to`, within that range, if the order then takes at most `allowed` ns, which is at
   /// least makespan(), stays within the limit, and meets the guards. Returns whether it moved.
   bool tryMove(int32_t from, int32_t to, Ns allowed);
@@ -252,6 +257,8 @@ private:
   std::vector<NodeId> afterUntilNow;
   /// The positions that it changes, and what will stand there.
   int32_t windowFirst = 0;
+  /// The positions of the focus.
+  int32_t focusFirst = 0, focusEnd = 0;
   Order window;
   /// The positions of what it moves, ascending.
   std::vector<int32_t> left;

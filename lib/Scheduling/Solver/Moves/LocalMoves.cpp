@@ -23,6 +23,8 @@ constexpr uint64_t kMovesSeed = 0x6d6f766573ull;
 /// The critical nodes are found again after so many tries, or after a share 1 / kNodesPerTry of the nodes in tries if
 /// that is more: looking at a node takes far less time than a try.
 constexpr int64_t kTriesBetween = 512, kNodesPerTry = 8;
+/// Number of positions of a long order that are worked on at a time.
+constexpr int32_t kFocus = 8192;
 /// Nodes that are played in the time of one step of a decode.
 constexpr int64_t kPlayedPerStep = 20;
 /// Number of lanes up to which their clocks cost next to nothing in a try. Beyond, each lane counts as a played node.
@@ -45,12 +47,33 @@ LocalMoves::LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decode
   for (NodeId node = 0; node < facts.problem.size(); ++node)
     if (facts.problem.nodes[node].kind == NodeKind::Start)
       starts.push_back(node);
+  focusEnd = order.size();
+  startsInFocus = starts;
+}
+
+/// Chooses the positions for the next tries, around one on which the makespan depends, and finds what is critical
+/// there.
+void LocalMoves::chooseFocus() {
+  if (isLong()) {
+    order.focus(focusFirst = 0, focusEnd = order.size());
+    findCritical();
+    const int32_t at = critical.empty() ? static_cast<int32_t>(random.below(order.size()))
+                                        : order.position(critical[random.below(static_cast<int64_t>(critical.size()))]);
+    focusFirst = std::clamp(at - kFocus / 2, 0, order.size() - kFocus);
+    focusEnd = focusFirst + kFocus;
+    order.focus(focusFirst, focusEnd);
+    startsInFocus.clear();
+    for (NodeId start : starts)
+      if (int32_t position = order.position(start); position >= focusFirst && position < focusEnd)
+        startsInFocus.push_back(start);
+  }
+  findCritical();
 }
 
 void LocalMoves::findCritical() {
   critical.clear();
   exposed.clear();
-  for (int32_t at = 0; at < order.size(); ++at) {
+  for (int32_t at = focusFirst; at < focusEnd; ++at) {
     if (order.isCritical(at))
       critical.push_back(order.order()[at]);
     if (order.isExposed(at))
@@ -65,7 +88,7 @@ bool LocalMoves::chooseForExposed(NodeMove &move) {
   const int32_t at = order.position(wait);
   auto near = [&](int32_t position, bool behind) {
     int32_t distance = drawDistance(random);
-    return std::clamp(behind ? position + distance : position - distance, 0, order.size() - 1);
+    return std::clamp(behind ? position + distance : position - distance, focusFirst, focusEnd - 1);
   };
   NodeId start = order.startOf(wait);
   switch (start == kNone ? 0 : random.below(3)) {
@@ -92,12 +115,12 @@ bool LocalMoves::chooseForExposed(NodeMove &move) {
 int32_t LocalMoves::choosePosition() {
   int64_t kind = random.below(10);
   if (critical.empty() || kind == 9)
-    return static_cast<int32_t>(random.below(order.size()));
+    return static_cast<int32_t>(focusFirst + random.below(focusEnd - focusFirst));
   int32_t at = order.position(critical[random.below(static_cast<int64_t>(critical.size()))]);
   if (kind < 7)
     return at;
   int64_t width = int64_t(1) << random.below(kMaxShift);
-  return static_cast<int32_t>(std::clamp<int64_t>(at + random.below(2 * width + 1) - width, 0, order.size() - 1));
+  return static_cast<int32_t>(std::clamp<int64_t>(at + random.below(2 * width + 1) - width, focusFirst, focusEnd - 1));
 }
 
 /// Chooses a node and another place for it within the range that its dependences allow: an end of that range, or a
@@ -109,7 +132,8 @@ bool LocalMoves::chooseMove(NodeMove &move) {
   NodeId slot = order.order()[move.from];
   if (order.isEmpty(slot))
     return false;
-  move.to = drawPlace(random, move.from, order.earliest(slot), order.latest(slot));
+  move.to = drawPlace(random, move.from, std::max(order.earliest(slot), focusFirst),
+                      std::min(order.latest(slot), focusEnd - 1));
   return move.to != move.from;
 }
 
@@ -131,7 +155,7 @@ NodeId LocalMoves::chooseStart() {
   NodeId start = order.startAt(choosePosition());
   if (start != kNone)
     return start;
-  start = starts[random.below(static_cast<int64_t>(starts.size()))];
+  start = startsInFocus[random.below(static_cast<int64_t>(startsInFocus.size()))];
   int32_t bucket = order.bucketOf(start);
   return bucket == kNone ? start : order.leaderOf(bucket);
 }
@@ -161,12 +185,17 @@ void LocalMoves::run(int64_t &steps, Ns target, Ns slack) {
   const int64_t perChange = order.mergeableStarts().size() > 1 ? kTriesPerChange : kTriesPerGroup;
   for (int64_t tries = 0; steps > 0 && order.makespan() > target && order.size() > 1; ++tries) {
     if (tries % between == 0) {
-      findCritical();
+      chooseFocus();
       steps -= order.size() / kPlayedPerStep;
+    } else if (isLong() && tries % kTriesBetween == 0) {
+      findCritical();
+      steps -= (focusEnd - focusFirst) / kPlayedPerStep;
     }
-    if (starts.size() > 1 && random.below(perChange) == 0)
+    if (startsInFocus.size() > 1 && random.below(perChange) == 0)
       tryChange(steps, slack);
     else
       tryMove(steps, slack);
   }
+  if (isLong())
+    order.focus(focusFirst = 0, focusEnd = order.size());
 }

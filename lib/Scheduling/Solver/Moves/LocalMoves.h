@@ -40,6 +40,8 @@ public:
   Ns makespan() const { return order.makespan(); }
 
 private:
+  bool isLong() const { return order.size() > kLongOrder; }
+  void chooseFocus();
   void findCritical();
   int32_t choosePosition();
   bool chooseForExposed(NodeMove &move);
@@ -57,7 +59,10 @@ private:
   BucketMoves buckets;
   /// All starts of the problem.
   std::vector<NodeId> starts;
-  /// The slots on which the makespan depended when findCritical() last looked.
+  /// The positions that moves are tried at now, and the starts there.
+  int32_t focusFirst = 0, focusEnd = 0;
+  std::vector<NodeId> startsInFocus;
+  /// The slots there on which the makespan depended when findCritical() last looked.
   std::vector<NodeId> critical;
   /// The waits at which compute stood still then, on the critical path.
   std::vector<NodeId> exposed;
