@@ -116,10 +116,17 @@ TEST(IncrementalTimeline, FocusesOnSomePositions) {
   for (uint64_t seed = 0; seed < portion(80u); ++seed) {
     RandomOptions options;
     options.nodes = 200 + static_cast<int32_t>(seed % 7) * 50;
-    options.commLanes = 1 + static_cast<int32_t>(seed % 5);
+    // With many lanes, blocks are longer.
+    options.commLanes = seed % 5 == 4 ? 60 : 1 + static_cast<int32_t>(seed % 5);
     options.chanceOfRegion = seed % 3 == 0 ? 10 : 0;
     Problem problem = seed % 4 == 0 ? layeredProblem(seed, {8, 4, 3, true, 8}) : randomProblem(seed, options);
     Random random(seed);
+    for (Node &node : problem.nodes) {
+      if (node.kind == NodeKind::Wait && node.start == kNone && random.percent(50))
+        node.ready = random.below(2000);
+      if (node.kind == NodeKind::Start && random.percent(20))
+        node.cost = random.percent(50) ? 0 : 40 * node.cost;
+    }
     Order order = identityOrder(problem);
     IncrementalTimeline timeline(problem, order);
     for (int32_t turn = 0; turn < 6; ++turn) {

@@ -328,6 +328,12 @@ MUTATIONS = [
         killer="IncrementalTimeline.FocusesUnderACollective",
     ),
     mutation(
+        "a focus forgets futures that come in late behind it",
+        "Time/IncrementalTimeline.cpp",
+        ("std::max(passing, step.time + tails[at + 1])", "passing"),
+        killer="IncrementalTimeline.FocusesOnSomePositions",
+    ),
+    mutation(
         "a focus forgets what begins in it and is awaited behind it",
         "Time/IncrementalTimeline.cpp",
         ("      crossing.push_back(start);\n", "      crossing.size();\n"),

@@ -97,11 +97,14 @@ void IncrementalTimeline::focus(int32_t first, int32_t last) {
   for (NodeId start : llvm::ArrayRef(current).take_front(begin))
     for (NodeId waiter : llvm::make_filter_range(waiters[start], isBehind))
       passing = std::max(passing, ends[start] + tailsOfWaiters[waiter]);
+  for (int32_t at = end; at < size(); ++at)
+    if (const Step &step = steps[current[at]]; step.kind == Step::Ready)
+      passing = std::max(passing, step.time + tails[at + 1]);
   measure();
 }
 
-/// Every path ends behind the focus, where the tails are known: on the compute lane, on another one, or through a start
-/// that something behind it waits for.
+/// Every path ends behind the focus, where the tails are known. It gets there on the compute lane, on another one, or
+/// through a start that something behind it waits for, or it begins there.
 void IncrementalTimeline::measure() {
   const int32_t end = std::min(endBlock * spacing, size());
   longest = std::max(passing, clocks[end] + tails[end]);

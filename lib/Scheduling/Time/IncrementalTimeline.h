@@ -159,7 +159,8 @@ private:
   Ns moreWork = 0;
   /// The blocks of the focus.
   int32_t firstBlock = 0, endBlock = 0;
-  /// The longest path through a start before the focus to a node behind it that waits for it, ns.
+  /// The longest path beside the focus, ns: through a start before it to a node behind it that waits for it, or from a
+  /// future behind it that came in late.
   Ns passing = 0;
   /// The starts in the focus that nodes behind it wait for. Neither these nor those change before the next call.
   std::vector<NodeId> crossing;
