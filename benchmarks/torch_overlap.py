@@ -263,7 +263,6 @@ VARIANTS = {
     ),
     # Inductor's two passes with their estimates on, within the input's peak.
     "CommSched, seed passes": ours(
-        solver="inductor",
         memory_budget_ratio=0.0,
         bucketing=False,
         passes=(

@@ -145,7 +145,7 @@ COMMSCHED_EXPORT CommSchedModule *commschedModuleParse(CommSchedContext *context
 COMMSCHED_EXPORT void commschedModuleDestroy(CommSchedModule *module);
 
 /**
- * Runs passes over the module, given as text: "canonicalize,comm-raise" or "reorder-comm-overlap{solver=schedule}",
+ * Runs passes over the module, given as text: "canonicalize,comm-raise" or "reorder-comm-overlap{effort=0}",
  * with or without an enclosing "builtin.module(...)". Returns 0 on success. After a failure the module may be half
  * transformed: parse it again to continue.
  */

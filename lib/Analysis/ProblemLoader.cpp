@@ -555,7 +555,7 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
   MergeKey key;
   key.kind = start.getCollectiveKind();
   key.lane = lane;
-  key.cap = options.caps.of(key.kind);
+  key.cap = options.bucketCap;
   key.ranks = static_cast<int32_t>(costs.shapeOf(start).ranks);
   // These sums cannot overflow either.
   Ns largest = kLargestSum / nodes.size();

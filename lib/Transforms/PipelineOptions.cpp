@@ -59,29 +59,26 @@ bool isNamedIn(StringRef pass, StringRef entry) {
 }
 
 /// What decides which passes run, as users write it.
-std::string deciding(const OverlapOptions &options, StringRef readers) {
-  if (readers == "comm-split-strands")
-    return "strands=off";
-  if (!options.passes.empty())
-    return "passes=" + llvm::join(options.passes, ",");
-  return options.solver == OverlapOptions::Solver::Inductor ? "solver=inductor" : "solver=schedule";
+std::string deciding(ArrayRef<std::string> passes, StringRef readers) {
+  return readers == "comm-split-strands" ? "strands=off" : "passes=" + llvm::join(passes, ",");
 }
 
 } // namespace
 
+bool commsched::isNamed(StringRef pass, ArrayRef<std::string> passes) {
+  return llvm::any_of(passes, [&](StringRef entry) { return isNamedIn(pass, entry); });
+}
+
 std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std::string> passes) {
-  auto runs = [&](StringRef reader) {
-    return llvm::any_of(passes, [&](StringRef entry) { return isNamedIn(reader, entry); });
-  };
+  auto runs = [&](StringRef reader) { return isNamed(reader, passes); };
   for (const ReadOption &option : readOptionsOf(options)) {
     SmallVector<StringRef> readers;
     option.readers.split(readers, ' ');
     if (option.isSet && llvm::none_of(readers, runs))
-      return "'" + option.text + "' has no effect with '" + deciding(options, option.readers) + "': only " +
+      return "'" + option.text + "' has no effect with '" + deciding(passes, option.readers) + "': only " +
              llvm::join(readers, ", ") + (readers.size() == 1 ? " reads it" : " read it");
   }
-  auto runsBucket = [](StringRef entry) { return isNamedIn("comm-bucket", entry); };
-  if (!options.bucketing && options.bucketCapBytes >= 0 && llvm::none_of(passes, runsBucket))
+  if (!options.bucketing && options.bucketCapBytes >= 0 && !runs("comm-bucket"))
     return "'" + withValue("bucket-cap-bytes", Twine(options.bucketCapBytes.value)) +
            "' has no effect with 'bucketing=false'";
   if (options.scenarios > 0)

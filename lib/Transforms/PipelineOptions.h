@@ -16,6 +16,9 @@
 
 namespace commsched {
 
+/// Whether an entry of `passes`, or a nested pipeline in one, names `pass`.
+bool isNamed(llvm::StringRef pass, llvm::ArrayRef<std::string> passes);
+
 /// Checks that something reads every option that asks for something. `passes`: what runs, each with its own options.
 /// Returns what has no effect and which other option is the reason; empty if nothing is wrong.
 std::string checkReaders(const OverlapOptions &options, llvm::ArrayRef<std::string> passes);

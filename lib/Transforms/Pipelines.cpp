@@ -21,12 +21,9 @@ using namespace commsched;
 
 namespace {
 
-/// The fraction by which the peak may exceed the input's: the option, or the default of the solver's passes.
-double memoryBudgetRatioOf(const OverlapOptions &options) {
-  if (options.memoryBudgetRatio != -1.0)
-    return options.memoryBudgetRatio;
-  return options.solver == OverlapOptions::Solver::Inductor ? CommReorderPreservingPeakMemoryOptions().memoryBudgetRatio
-                                                            : CommScheduleOptions().memoryBudgetRatio;
+/// The fraction by which the peak may exceed the input's: the option, or the default of the pass.
+double memoryBudgetRatioOf(const OverlapOptions &options, double ofPass) {
+  return options.memoryBudgetRatio == -1.0 ? ofPass : options.memoryBudgetRatio;
 }
 
 /// The noise of reports.
@@ -55,7 +52,7 @@ ReportOptions makeReportOptions(const OverlapOptions &options, const MemoryBudge
 template <typename PassOptions> PassOptions makeOptions(const OverlapOptions &options) {
   PassOptions result;
   result.machine = options.machine;
-  result.memoryBudgetRatio = memoryBudgetRatioOf(options);
+  result.memoryBudgetRatio = memoryBudgetRatioOf(options, result.memoryBudgetRatio);
   result.memoryLimitBytes = options.memoryLimitBytes;
   result.collectiveOrder = options.collectiveOrder;
   return result;
@@ -135,7 +132,7 @@ std::unique_ptr<Pass> makePareto(const OverlapOptions &options) {
 std::unique_ptr<Pass> makeMultiStream(const OverlapOptions &options) {
   CommMultiStreamOptions passOptions;
   passOptions.machine = options.machine;
-  passOptions.memoryBudgetRatio = memoryBudgetRatioOf(options);
+  passOptions.memoryBudgetRatio = memoryBudgetRatioOf(options, passOptions.memoryBudgetRatio);
   passOptions.memoryLimitBytes = options.memoryLimitBytes;
   return createCommMultiStream(passOptions);
 }
@@ -237,11 +234,19 @@ StringRef firstError(StringRef message) {
   return (at == StringRef::npos ? message : message.drop_front(at + kError.size())).split('\n').first;
 }
 
-/// What runs where the user names nothing.
-std::vector<std::string> defaultPasses(OverlapOptions::Solver solver) {
-  if (solver == OverlapOptions::Solver::Inductor)
-    return {"comm-reorder-preserving-peak-memory", "comm-sink-waits-preserving-peak-memory"};
-  return {"comm-schedule"};
+/// The entries of `passes`, and what runs where the user names nothing.
+std::vector<std::string> entriesOf(const OverlapOptions &options) {
+  std::vector<std::string> entries(options.passes.begin(), options.passes.end());
+  return entries.empty() ? std::vector<std::string>{"comm-schedule"} : entries;
+}
+
+/// The budget of the whole run: by default, the largest of the defaults of its passes.
+llvm::Expected<MemoryBudget> parseBudget(const OverlapOptions &options, ArrayRef<std::string> entries) {
+  const bool preservesPeak = isNamed("comm-reorder-preserving-peak-memory", entries) ||
+                             isNamed("comm-sink-waits-preserving-peak-memory", entries);
+  const double ofPasses = preservesPeak ? CommReorderPreservingPeakMemoryOptions().memoryBudgetRatio
+                                        : CommScheduleOptions().memoryBudgetRatio;
+  return MemoryBudget::parse(memoryBudgetRatioOf(options, ofPasses), options.memoryLimitBytes);
 }
 
 /// All that runs: the entries of `passes`, and what options add.
@@ -289,14 +294,12 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
                                               std::shared_ptr<ReportCollector> collector) {
   if (std::optional<StringRef> root = manager.getOpName(); root && *root != ModuleOp::getOperationName())
     return error("reorder-comm-overlap runs on a 'builtin.module', not on a '" + *root + "'");
-  llvm::Expected<MemoryBudget> memory = MemoryBudget::parse(memoryBudgetRatioOf(options), options.memoryLimitBytes);
+  const std::vector<std::string> names = entriesOf(options);
+  llvm::Expected<MemoryBudget> memory = parseBudget(options, names);
   if (!memory)
     return error("reorder-comm-overlap: " + llvm::toString(memory.takeError()));
   if (std::string wrong = validate(noiseOptionsOf(options)); !wrong.empty())
     return error("reorder-comm-overlap: " + wrong);
-  std::vector<std::string> names(options.passes.begin(), options.passes.end());
-  if (names.empty())
-    names = defaultPasses(options.solver);
   bool report = options.table || !options.reportFile.empty() || !options.timelineFile.empty() ||
                 !options.searchLogFile.empty() || !options.certificateFile.empty();
   if (!collector && report)
@@ -327,22 +330,13 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   return success();
 }
 
-/// `solver=seed` is what `solver=inductor` was called before.
-static std::string replaceAlias(StringRef options) {
-  constexpr llvm::StringLiteral kOld = "solver=seed", kNew = "solver=inductor";
-  size_t at = options.find(kOld);
-  bool isOption = at != StringRef::npos && (at == 0 || options[at - 1] == ' ') &&
-                  (at + kOld.size() == options.size() || options[at + kOld.size()] == ' ');
-  return isOption ? (options.take_front(at) + kNew + options.drop_front(at + kOld.size())).str() : options.str();
-}
-
 void commsched::registerPipelines() {
   auto build = [](OpPassManager &manager, StringRef text,
                   llvm::function_ref<LogicalResult(const llvm::Twine &)> error) -> LogicalResult {
     OverlapOptions options;
     std::string message;
     llvm::raw_string_ostream os(message);
-    if (failed(options.parseFromString(replaceAlias(text), os)))
+    if (failed(options.parseFromString(text, os)))
       return error("reorder-comm-overlap: " + StringRef(message).rtrim());
     return buildOverlapPipeline(manager, options, error);
   };

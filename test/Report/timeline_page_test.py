@@ -96,7 +96,7 @@ class PageTest(unittest.TestCase):
         self.browser.open(page.as_uri() + fragment)
 
     def open_step(self) -> None:
-        self.open(self.make("step", STEP, "--reorder-comm-overlap=solver=inductor"))
+        self.open(self.make("step", STEP, "--reorder-comm-overlap=passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory"))
 
     def ask(self, expression: str) -> object:
         return self.browser.ask(expression)
@@ -295,7 +295,7 @@ class PageTest(unittest.TestCase):
         })"""), [0] * self.ask("timelinePage.view.sides.length"))
 
     def test_a_traced_graph(self) -> None:
-        page = self.make("llama", ROOT / "test/Graphs/llama3-8b-64-fsdp-tp8-fw.mlirbc", "--reorder-comm-overlap=solver=inductor", "--comm-machine=h100-sxm")
+        page = self.make("llama", ROOT / "test/Graphs/llama3-8b-64-fsdp-tp8-fw.mlirbc", "--reorder-comm-overlap=passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory", "--comm-machine=h100-sxm")
         self.open(page)
         report = json.loads((self.folder / "llama.json").read_text())["functions"][0]
         sides = self.ask("timelinePage.view.sides.map(side => [side.makespan, side.data.exposed, side.data.peak])")
@@ -375,7 +375,7 @@ class PageTest(unittest.TestCase):
 
     def test_several_blocks(self) -> None:
         other = STEP.replace("@step", "@other").replace("time = 300", "time = 500").split("\n", 1)[1]
-        self.open(self.make("blocks", STEP + other, "--reorder-comm-overlap=solver=inductor"), "#block=other")
+        self.open(self.make("blocks", STEP + other, "--reorder-comm-overlap=passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory"), "#block=other")
         self.assertEqual(self.ask("[...document.getElementById('block').options].map(option => option.text)"), ["step (450 ns)", "other (550 ns)"])
         self.assertIn("550 ns", self.text("#summary"))
         self.ask("(() => { const select = document.getElementById('block'); select.value = 0; select.dispatchEvent(new Event('change')); })()")
@@ -383,13 +383,13 @@ class PageTest(unittest.TestCase):
         self.assertIn("450 ns", self.text("#summary"))
 
     def test_the_page_needs_nothing_else(self) -> None:
-        page = self.make("offline", STEP, "--reorder-comm-overlap=solver=inductor")
+        page = self.make("offline", STEP, "--reorder-comm-overlap=passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory")
         self.assertNotRegex(page.read_text(), r"https?:|@import|url\(")
         self.open(page)
         self.assertEqual(self.ask("performance.getEntriesByType('resource').length"), 0)
 
     def test_the_address_holds_the_part_in_view(self) -> None:
-        self.open(self.make("address", STEP, "--reorder-comm-overlap=solver=inductor"), "#from=100&to=300&side=1&op=0")
+        self.open(self.make("address", STEP, "--reorder-comm-overlap=passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory"), "#from=100&to=300&side=1&op=0")
         self.assertEqual(self.range(), (100, 300))
         self.assertEqual(self.text("#details h2"), "weights\ncomm.all_gather, after")
 

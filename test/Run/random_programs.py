@@ -40,7 +40,7 @@ VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=mixed-types", "--comm
             "--comm-reinplace-all-gather --comm-remove-unsharded-param-usage --comm-bucket --comm-schedule=effort=20000 "
             "--comm-realize-buffers",
             "'--comm-split-strands=force max-strands=2'", "'--comm-split-strands=force max-strands=4 stagger=3'",
-            "--reorder-comm-overlap=effort=20000", "--reorder-comm-overlap=solver=inductor",
+            "--reorder-comm-overlap=effort=20000", "--reorder-comm-overlap=passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory",
             "--comm-bufferize --comm-plan-buffers",
             "'--comm-multi-stream=compute-streams=0,2,4 comm-streams=1,3 shared-resources=false sync-overhead-ns=0 gate=false'",
             "'--comm-multi-stream=compute-streams=2,4 comm-streams=0 shared-resources=false sync-overhead-ns=0 gate=false "

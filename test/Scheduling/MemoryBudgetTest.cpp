@@ -11,7 +11,6 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Support/MemoryBudget.h"
-#include "CommSched/Support/BucketCaps.h"
 #include "CommSched/Support/SplitMix64.h"
 #include "gtest/gtest.h"
 #include <limits>
@@ -59,20 +58,13 @@ TEST(MemoryBudget, Refuses) {
   EXPECT_EQ(fault(0, -2), "memory-limit-bytes=-2: expected a number of bytes, or -1 for no limit");
 }
 
-// Tests that the tighter of the two caps holds for a kind, and that a negative one is none.
+// Tests that the tighter of two caps holds, and that a negative one is none.
 TEST(BucketCaps, TheTighterHolds) {
-  BucketCaps caps;
-  EXPECT_FALSE(caps.limits());
-  EXPECT_LT(caps.of(CollectiveKind::AllReduce), 0);
-  caps.any = 100;
-  caps.allGather = 70;
-  caps.reduceScatter = 130;
-  EXPECT_TRUE(caps.limits());
-  EXPECT_EQ(caps.of(CollectiveKind::AllGather), 70);
-  EXPECT_EQ(caps.of(CollectiveKind::ReduceScatter), 100);
-  EXPECT_EQ(caps.of(CollectiveKind::AllReduce), 100);
-  caps.any = -1;
-  EXPECT_EQ(caps.of(CollectiveKind::ReduceScatter), 130);
+  EXPECT_LT(tighterCap(-1, -1), 0);
+  EXPECT_EQ(tighterCap(100, -1), 100);
+  EXPECT_EQ(tighterCap(-1, 100), 100);
+  EXPECT_EQ(tighterCap(100, 70), 70);
+  EXPECT_EQ(tighterCap(0, 70), 0);
 }
 
 // Tests products that pass 64 bits, quotients by 0, and the direction of rounding.

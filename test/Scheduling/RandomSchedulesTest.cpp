@@ -58,9 +58,7 @@ ScheduleOptions modesFor(uint64_t seed, const RandomOptions &shape) {
   options.memory.ppm = random.percent(20) ? random.below(600000) : 0;
   options.effort = random.percent(10) ? 0 : random.between(10, 80) * shape.nodes;
   if (random.percent(20))
-    options.caps.allGather = options.caps.reduceScatter = 64 * random.between(2, 40);
-  if (random.percent(20))
-    options.caps.allReduce = 64 * random.between(2, 40);
+    options.bucketCap = 64 * random.between(2, 40);
   return options;
 }
 

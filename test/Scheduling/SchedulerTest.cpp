@@ -78,7 +78,7 @@ TEST(Scheduler, KeepsToBucketCaps) {
     ScheduleOptions options;
     options.effort = 10000;
     options.memory.ppm = 1000000;
-    options.caps.any = kCap;
+    options.bucketCap = kCap;
     Schedule result = schedule(problem, options);
     ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result));
     for (const Bucket &bucket : result.buckets) {

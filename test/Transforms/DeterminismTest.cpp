@@ -114,7 +114,7 @@ constexpr llvm::StringLiteral kPipelines[] = {
     "comm-order-fsdp",
     "comm-align-costs{profiles=h100-sxm,a100-sxm,b200-sxm operations=compute}",
     "func.func(comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory)",
-    "reorder-comm-overlap{solver=inductor}",
+    "reorder-comm-overlap{passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory}",
 };
 
 TEST(Determinism, EqualUnderThreadsAndHashes) {

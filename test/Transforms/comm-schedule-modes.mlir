@@ -1,7 +1,6 @@
 // RUN: comm-opt %s --comm-schedule="bucketing=false" | FileCheck %s
 // RUN: comm-opt %s --comm-schedule | FileCheck %s --check-prefix=MERGED
-// RUN: comm-opt %s --comm-schedule="all-gather-cap-bytes=40000" | FileCheck %s --check-prefix=CAP
-// RUN: comm-opt %s --comm-schedule="reduce-scatter-cap-bytes=1" | FileCheck %s --check-prefix=MERGED
+// RUN: comm-opt %s --comm-schedule="bucket-cap-bytes=40000" | FileCheck %s --check-prefix=CAP
 // RUN: comm-opt %s --comm-schedule="collective-order=program" | FileCheck %s --check-prefix=MERGED
 // RUN: comm-opt %s --comm-schedule="collective-order=group" | FileCheck %s --check-prefix=MERGED
 // RUN: comm-opt %s --comm-schedule -o %t.several && comm-opt %s --comm-schedule --mlir-disable-threading -o %t.one
@@ -55,8 +54,8 @@ func.func @donated(%x: tensor<4096xf32> {comm.donated}, %w: tensor<512xf32>) -> 
   return %r : tensor<4096xf32>
 }
 
-// Tests that gathers that follow each other are merged where all collectives keep their order, and within a cap of
-// their kind: four of 16384 bytes each are one bucket, or two under a cap of 40000.
+// Tests that gathers that follow each other are merged where all collectives keep their order, and within a
+// cap: four of 16384 bytes each are one bucket, or two under a cap of 40000.
 // MERGED-LABEL: func.func @neighbours
 // MERGED-COUNT-1: comm.all_gather
 // MERGED-NOT: comm.all_gather

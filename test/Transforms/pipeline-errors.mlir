@@ -5,7 +5,7 @@
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-budget-ratio=-0.5" 2>&1 | FileCheck %s --check-prefix=BUDGET
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=-7" 2>&1 | FileCheck %s --check-prefix=NEGATIVE
 // RUN: not comm-opt %s --reorder-comm-overlap="no-such-option=1" 2>&1 | FileCheck %s --check-prefix=OPTION
-// RUN: not comm-opt %s --reorder-comm-overlap="solver=none" 2>&1 | FileCheck %s --check-prefix=VALUE
+// RUN: not comm-opt %s --reorder-comm-overlap="objective=none" 2>&1 | FileCheck %s --check-prefix=VALUE
 // RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-align-costs profiles=nowhere" 2>&1 | FileCheck %s --check-prefix=PROFILE
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=16" 2>&1 | FileCheck %s --check-prefix=LIMIT
 
@@ -29,5 +29,5 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
 // LIMIT-NOT: see current operation
 // NEGATIVE: error: reorder-comm-overlap: memory-limit-bytes=-7: expected a number of bytes, or -1 for no limit
 // OPTION: error: reorder-comm-overlap: unknown option 'no-such-option'; expected allow-reassociation, bucket-cap-bytes, {{.*}} or timeline-file{{$}}
-// VALUE: error: reorder-comm-overlap: solver=none: expected schedule or inductor{{$}}
+// VALUE: error: reorder-comm-overlap: objective=none: expected robust, regret or makespan{{$}}
 // PROFILE: error: machine 'nowhere': expected the path of a .json file or one of 

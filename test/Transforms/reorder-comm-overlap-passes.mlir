@@ -1,4 +1,4 @@
-// RUN: comm-opt %s --reorder-comm-overlap="solver=inductor table=false" --comm-report=%t.json | FileCheck %s
+// RUN: comm-opt %s --reorder-comm-overlap="passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory table=false" --comm-report=%t.json | FileCheck %s
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t.json
 // RUN: comm-opt %s --reorder-comm-overlap="table=false" --mlir-disable-threading | FileCheck %s
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-align-costs,comm-raise,comm-verify,comm-report profiles=h100-sxm,a100-sxm,b200-sxm table=false" \

@@ -1,11 +1,11 @@
-// RUN: comm-opt %s --reorder-comm-overlap="solver=inductor table=false" --comm-report=%t.json | FileCheck %s
+// RUN: comm-opt %s --reorder-comm-overlap="passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory table=false" --comm-report=%t.json | FileCheck %s
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t.json
-// RUN: comm-opt %s --reorder-comm-overlap="solver=inductor table=true" --comm-timeline=%t.html --comm-machine=a100-sxm -o /dev/null 2>&1 \
+// RUN: comm-opt %s --reorder-comm-overlap="passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory table=true" --comm-timeline=%t.html --comm-machine=a100-sxm -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=TABLE
 // RUN: FileCheck %s --check-prefix=HTML --input-file=%t.html
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-sink-waits,comm-raise table=false" | FileCheck %s --check-prefix=LIST
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-raise memory-limit-bytes=100 table=true" -o /dev/null 2>&1 | FileCheck %s --check-prefix=ABOVE
-// RUN: comm-opt %s --reorder-comm-overlap="solver=inductor table=false memory-budget-ratio=0.5" --mlir-disable-threading \
+// RUN: comm-opt %s --reorder-comm-overlap="passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory table=false memory-budget-ratio=0.5" --mlir-disable-threading \
 // RUN:   | FileCheck %s
 // RUN: comm-opt %s --comm-reorder-preserving-peak-memory --comm-sink-waits-preserving-peak-memory \
 // RUN:   --remarks-filter="comm-.*" 2>&1 >/dev/null | FileCheck %s --check-prefix=BUDGET

@@ -108,7 +108,7 @@ def options_of(seed: int, slow: Machines, chained: bool = False) -> dict:
         options["passes"] = r.choice([["comm-bucket", "comm-raise", "comm-sink-waits"], ["comm-schedule"]])
         options["memory_budget_ratio"] = 100.0  # Such passes know no limit.
     elif r.random() < 0.15:
-        options["solver"] = "inductor"
+        options["passes"] = ["comm-reorder-preserving-peak-memory", "comm-sink-waits-preserving-peak-memory"]
     elif r.random() < 0.1:
         options.update(objective="regret", scenarios=4)
     return options

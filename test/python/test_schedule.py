@@ -119,7 +119,6 @@ def test_dynamic_shapes(world):
         dict(collective_order="sideways"),
         dict(memory_budget_ratio=-1.0),
         dict(effort=-5),
-        dict(solver="magic"),
         dict(objective="best"),
         dict(scenarios=-1),
     ],
@@ -135,17 +134,20 @@ def test_options_are_listed_once():
     assert {name: hint.__forward_arg__ for name, hint in OptionArguments.__annotations__.items()} == fields
 
 
+INDUCTOR = ["comm-reorder-preserving-peak-memory", "comm-sink-waits-preserving-peak-memory"]
+
+
 @pytest.mark.parametrize(
     ("options", "ratio"),
     [
         (dict(), 0),
-        (dict(solver="inductor"), 0.2),
-        (dict(solver="seed"), 0.2),
-        (dict(solver="inductor", memory_budget_ratio=0.0), 0),
-        (dict(solver="inductor", memory_budget_ratio=0.5), 0.5),
+        (dict(passes=["comm-bucket", "comm-raise"]), 0),
+        (dict(passes=INDUCTOR), 0.2),
+        (dict(passes=INDUCTOR, memory_budget_ratio=0.0), 0),
+        (dict(passes=INDUCTOR, memory_budget_ratio=0.5), 0.5),
     ],
 )
-def test_every_solver_has_its_own_memory_budget(world, options, ratio):
+def test_the_passes_decide_the_memory_budget(world, options, ratio):
     gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + x.sum(), (1 << 10,))
     gm, report = scheduled(gm, **options)
     peak = report["peak_bytes"]

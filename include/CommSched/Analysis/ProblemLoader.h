@@ -16,7 +16,6 @@
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/Dependence.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
-#include "CommSched/Support/BucketCaps.h"
 
 namespace commsched {
 
@@ -35,8 +34,8 @@ struct LoadOptions {
   CollectiveOrder order = CollectiveOrder::Free;
   /// True to load what bucketing needs: merge keys and costs.
   bool bucketing = false;
-  /// The largest merged collectives.
-  BucketCaps caps = {};
+  /// The largest merged collective, bytes; negative: unlimited.
+  Bytes bucketCap = -1;
   /// A merge key of mixed types has the costs of the first start's type; see priceBuckets().
   MixedTypes mixedTypes = MixedTypes::None;
   /// If true, starts with a measured time get merge keys of their own, with a curve that fits the measurements. If

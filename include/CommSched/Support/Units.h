@@ -12,6 +12,7 @@
 #ifndef COMMSCHED_SUPPORT_UNITS_H
 #define COMMSCHED_SUPPORT_UNITS_H
 
+#include <algorithm>
 #include <cstdint>
 
 namespace commsched {
@@ -21,6 +22,9 @@ using Bytes = int64_t;
 
 /// A time or a duration, in nanoseconds.
 using Ns = int64_t;
+
+/// The tighter of two limits on a size, bytes; a negative one is no limit.
+inline Bytes tighterCap(Bytes a, Bytes b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
 
 } // namespace commsched
 

@@ -63,10 +63,7 @@ def ObjectiveOption
 defvar solverOptions = [
   Option<"bucketing", "bucketing", "bool", "true", "merge collectives">,
   Option<"bucketCapBytes", "bucket-cap-bytes", "::commsched::ByteCount", "-1",
-         "largest merged collective of any kind, bytes; negative: unlimited">,
-  Option<"allGatherCapBytes", "all-gather-cap-bytes", "::commsched::ByteCount", "-1", "largest merged all-gather, bytes; negative: unlimited">,
-  Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "::commsched::ByteCount", "-1", "largest merged reduce-scatter, bytes; negative: unlimited">,
-  Option<"allReduceCapBytes", "all-reduce-cap-bytes", "::commsched::ByteCount", "-1", "largest merged all-reduce, bytes; negative: unlimited">,
+         "largest merged collective, bytes; negative: unlimited">,
   Option<"effort", "effort", "int64_t", "-1",
          "maximum number of steps of one search; 0: only the first answer, negative: the default (about a second, more for over 8,000 operations)">,
 ];

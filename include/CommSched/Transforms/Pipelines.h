@@ -22,16 +22,9 @@ namespace commsched {
 
 /// Options of `reorder-comm-overlap`.
 struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
-  enum class Solver { Schedule, Inductor };
-
-  Option<Solver> solver{
-      *this, "solver", llvm::cl::init(Solver::Schedule), llvm::cl::desc("list of passes to run if `passes` is empty"),
-      llvm::cl::values(clEnumValN(Solver::Schedule, "schedule", "comm-schedule: order and buckets together"),
-                       clEnumValN(Solver::Inductor, "inductor",
-                                  "PyTorch Inductor's two peak-preserving passes with Inductor's defaults"))};
   ListOption<std::string> passes{
       *this, "passes",
-      llvm::cl::desc("passes to run instead, in order, with or without options: comm-bucket{fsdp-only=true},cse")};
+      llvm::cl::desc("passes to run, in order, with or without options: comm-bucket{fsdp-only=true},cse; default: comm-schedule")};
   Option<std::string> machine{
       *this, "machine",
       llvm::cl::desc("machine profile: the name of a shipped profile, or a path; default: that of "
@@ -40,8 +33,8 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
       *this, "profiles", llvm::cl::desc("machine profiles for comm-align-costs, one per rank; empty: 'machine'")};
   Option<double> memoryBudgetRatio{
       *this, "memory-budget-ratio", llvm::cl::init(-1.0),
-      llvm::cl::desc("amount by which the peak may exceed the input's peak, as a fraction of it; -1: the solver's "
-                     "default, which is 0, or 0.2 for inductor")};
+      llvm::cl::desc("amount by which the peak may exceed the input's peak, as a fraction of it; -1: the "
+                     "default of each pass")};
   Option<ByteCount> memoryLimitBytes{
       *this, "memory-limit-bytes", llvm::cl::init(-1),
       llvm::cl::desc("hard limit on peak memory in bytes, excluding arguments that are live throughout the block; "

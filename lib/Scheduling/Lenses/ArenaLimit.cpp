@@ -133,7 +133,7 @@ Schedule commsched::scheduleWithinArena(const Problem &problem, const ScheduleOp
   if (isLowered)
     best.offer(inner(problem, planned));
   for (Bytes parts : kPartsOfLimit) {
-    planned.caps.any = tighterCap(options.caps.any, std::max<Bytes>(best.limit, 0) / parts);
+    planned.bucketCap = tighterCap(options.bucketCap, std::max<Bytes>(best.limit, 0) / parts);
     if (isLowered && options.bucketing)
       best.offer(inner(problem, planned));
   }

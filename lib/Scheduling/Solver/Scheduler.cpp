@@ -37,14 +37,14 @@ constexpr int64_t kRoomPercent = 2, kRoomyPermille = 950, kLeastRoomPermille = 9
 constexpr int64_t kCloseEnoughPpm = 190;
 
 bool needsCopy(const Problem &problem, const ScheduleOptions &options) {
-  return options.caps.limits() || llvm::any_of(problem.nodes, [](const Node &node) { return node.pinned; });
+  return options.bucketCap >= 0 || llvm::any_of(problem.nodes, [](const Node &node) { return node.pinned; });
 }
 
-/// The problem with the caps of the options, and with edges that keep the order of pinned nodes.
+/// The problem with the cap of the options, and with edges that keep the order of pinned nodes.
 Problem constrained(const Problem &problem, const ScheduleOptions &options) {
   Problem result = problem;
   for (MergeKey &key : result.mergeKeys)
-    key.cap = tighterCap(key.cap, options.caps.of(key.kind));
+    key.cap = tighterCap(key.cap, options.bucketCap);
   result.preds = IndexLists();
   NodeId lastPinned = kNone;
   for (NodeId node = 0; node < problem.size(); ++node) {
@@ -77,7 +77,7 @@ Ns makespanToReach(const ScheduleFacts &facts, Bytes limit, int64_t effort) {
   return facts.bucketing ? 0 : *llvm::max_element(facts.load);
 }
 
-/// One call of scheduleCore(), on a problem that has the options' caps and pins.
+/// One call of scheduleCore(), on a problem that has the options' cap and pins.
 class Solver {
 public:
   Solver(const Problem &problem, const ScheduleOptions &options) : problem(problem), options(options) {}

@@ -79,7 +79,7 @@ private:
   SolverOptions solverOptions() const {
     return {collectiveOrder,
             bucketing,
-            {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes},
+            bucketCapBytes,
             effort};
   }
 

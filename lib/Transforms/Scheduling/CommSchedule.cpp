@@ -156,7 +156,7 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
 private:
   SolverOptions solverOptions() const {
     SolverOptions solver(collectiveOrder, bucketing,
-                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
+                         bucketCapBytes, effort);
     solver.schedule.memory = memory;
     return solver;
   }

@@ -60,11 +60,11 @@ FailureOr<MemoryBudget> commsched::parseMemoryBudget(MLIRContext *context, doubl
   return emitError(UnknownLoc::get(context)) << llvm::toString(budget.takeError());
 }
 
-SolverOptions::SolverOptions(CollectiveOrder order, bool bucketing, const BucketCaps &caps, int64_t effort) {
+SolverOptions::SolverOptions(CollectiveOrder order, bool bucketing, Bytes bucketCap, int64_t effort) {
   // Without bucketing too: the order alone is then the same problem.
-  load = {order, /*bucketing=*/true, caps};
+  load = {order, /*bucketing=*/true, bucketCap};
   schedule.bucketing = bucketing;
-  schedule.caps = caps;
+  schedule.bucketCap = bucketCap;
   schedule.collectiveOrder = order;
   schedule.effort = effort;
 }

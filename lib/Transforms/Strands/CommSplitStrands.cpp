@@ -70,7 +70,7 @@ private:
 
   SolverOptions solverOptions() const {
     SolverOptions solver(collectiveOrder, bucketing,
-                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
+                         bucketCapBytes, effort);
     solver.schedule.memory = memory;
     return solver;
   }

@@ -19,7 +19,6 @@ from .. import __version__, program, traces
 
 COLLECTIVE_ORDERS = ("free", "group", "program")
 # "seed" is the former name of "inductor".
-SOLVERS = ("schedule", "inductor", "seed")
 OBJECTIVES = ("robust", "regret", "makespan")
 TUNINGS = (None, "measure")
 # The options of noise, and the largest values that the library takes.
@@ -74,7 +73,6 @@ class OptionArguments(TypedDict, total=False):
     scenarios: int
     collective_spread_permille: int
     compute_spread_permille: int
-    solver: str
     strands: str | int
     allow_reassociation: bool
     passes: Sequence[str]
@@ -86,6 +84,8 @@ class OptionArguments(TypedDict, total=False):
     record: bool
 
 
+# The passes that run if none is named.
+SOLVER = ("comm-schedule",)
 # Indexed by option: the passes that read it. All others are read by every pipeline.
 _SEARCHES = ("comm-schedule", "comm-split-strands", "comm-pareto")
 READERS = {"effort": _SEARCHES, "bucket_cap_bytes": (*_SEARCHES, "comm-bucket")}
@@ -113,7 +113,6 @@ class Options:
     scenarios: int = 0
     collective_spread_permille: int = 300
     compute_spread_permille: int = 0
-    solver: str = "schedule"
     strands: str | int = "off"
     allow_reassociation: bool = False
     passes: Sequence[str] = ()
@@ -129,7 +128,6 @@ class Options:
         for name, known in (
             ("collective_order", COLLECTIVE_ORDERS),
             ("objective", OBJECTIVES),
-            ("solver", SOLVERS),
             ("tune", TUNINGS),
         ):
             if getattr(self, name) not in known:
@@ -197,7 +195,6 @@ class Options:
         """
         settings = [
             f"machine={option_value(self.machine)}",
-            f"solver={self.solver}",
             f"bucketing={'true' if self.bucketing else 'false'}",
             f"collective-order={self.collective_order}",
         ]
@@ -217,9 +214,7 @@ class Options:
         readers = READERS.get(name)
         if readers is None:
             return True
-        if self.passes:
-            return any(reader in entry for entry in self.passes for reader in readers)
-        return self.solver != "inductor" or "comm-bucket" in readers
+        return any(reader in entry for entry in self.passes or SOLVER for reader in readers)
 
     def key(self) -> str | None:
         """A hash of everything that decides the generated code of a graph. None with a user's estimator, and if costs

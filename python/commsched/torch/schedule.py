@@ -136,7 +136,7 @@ def _order_alone(graph: fx.Graph, options: Options, fused: bool) -> _Solved | No
 
     None if nothing was to be merged, or if something other than the search decides what is merged.
     """
-    if not options.bucketing or options.solver != "schedule" or options.passes:
+    if not options.bucketing or options.passes:
         return None
     try:
         return _solved(graph, dataclasses.replace(options, bucketing=False), fused)
@@ -278,7 +278,7 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         machine: the name of a shipped machine profile, the path of one, or `profile:FILE`: the trace of a profiler
             (`commsched.traces.machine_of`). The default is "h100-sxm".
         memory_budget_ratio: how far the peak of memory may rise above that of the given order, as a fraction of it. The
-            default is 0, and 0.2 if the solver is "inductor", as in PyTorch's passes.
+            default is that of the passes that run: 0, and 0.2 for Inductor's two peak-preserving passes.
         memory_limit_bytes: the limit on the peak in bytes, without the arguments that live throughout. It overrides
             `memory_budget_ratio`.
         bucketing: whether collectives may be merged. The default is True.
@@ -295,12 +295,11 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         collective_spread_permille: by how much durations of collectives without an error bar vary: the standard
             deviation of their logarithm, in permille. The default is 300.
         compute_spread_permille: the same for all other operations. The default is 0.
-        solver: "schedule" (the default), or "inductor" for the two peak-preserving passes of PyTorch Inductor.
         strands: "auto" splits activations into strands if the schedule of the split graph is faster (Strands.md);
             a number is the same with at most that number of strands. The default is "off".
         allow_reassociation: whether strands may also split sums over the tokens, such as gradients of weights, whose
             terms are then added in another order. The default is False.
-        passes: the passes to run in place of the solver, in order, with or without options, such as
+        passes: the passes to run in place of comm-schedule, in order, with or without options, such as
             "comm-bucket{fsdp-only=true}". A pass whose effect an FX graph cannot hold is refused.
         donated: names of the placeholders that are freed after their last use. The default, "auto", means all but the
             parameters in a backward graph, and none in a forward graph.

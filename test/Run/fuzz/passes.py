@@ -16,7 +16,7 @@ STREAMS = "--comm-multi-stream=compute-streams=0,2 comm-streams=1 shared-resourc
 PLAN = ["--comm-bufferize", "--comm-plan-buffers"]
 OURS = ["--comm-schedule=effort=3000", "--comm-schedule=effort=3000 memory-budget-ratio=1.0",
         "--comm-schedule=effort=1000 memory-budget-ratio=0.5", "--reorder-comm-overlap=effort=3000",
-        "--reorder-comm-overlap=effort=3000 memory-budget-ratio=1", "--reorder-comm-overlap=solver=inductor",
+        "--reorder-comm-overlap=effort=3000 memory-budget-ratio=1", "--reorder-comm-overlap=passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory",
         "--comm-raise", "--comm-sink-waits", "--comm-sink-waits-preserving-peak-memory",
         "--comm-reorder-preserving-peak-memory", "--comm-reorder-compute-for-overlap", "--comm-order-collectives",
         "--comm-order-fsdp", "--comm-bucket", "--comm-bucket=form=coalesced", "--comm-bucket=mixed-types",

@@ -6,7 +6,7 @@
 // RUN: comm-opt %s --comm-order-fsdp | FileCheck %s --check-prefixes=ALL,FSDP
 // RUN: comm-opt %s --comm-order-collectives | FileCheck %s --check-prefixes=ALL,PIN
 // RUN: comm-opt %s --comm-align-costs="profiles=h100-sxm" | FileCheck %s --check-prefixes=ALL,ALIGN
-// RUN: comm-opt %s --reorder-comm-overlap="solver=inductor table=false memory-budget-ratio=1" | FileCheck %s --check-prefixes=ALL,RAISE
+// RUN: comm-opt %s --reorder-comm-overlap="passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory table=false memory-budget-ratio=1" | FileCheck %s --check-prefixes=ALL,RAISE
 // RUN: comm-opt %s --reorder-comm-overlap="bucketing=false table=false memory-budget-ratio=1" | FileCheck %s --check-prefixes=ALL,RAISE
 // RUN: comm-opt %s --pass-pipeline="builtin.module(func.func(comm-raise))" | FileCheck %s --check-prefixes=ALL,RAISE
 

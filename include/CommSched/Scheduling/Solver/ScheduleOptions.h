@@ -11,7 +11,6 @@
 #include "CommSched/Scheduling/Answer/Schedule.h"
 #include "CommSched/Scheduling/Problem/Problem.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
-#include "CommSched/Support/BucketCaps.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/Executor.h"
 #include "CommSched/Support/MemoryBudget.h"
@@ -29,9 +28,10 @@ struct ScheduleOptions {
   MemoryBudget memory;
   /// What the limit is about: schedule() (Lenses.h) knows both, the core the live bytes only.
   LimitedMemory limitedMemory = LimitedMemory::Live;
-  /// Whether collectives may be merged, and the largest merged ones.
+  /// Whether collectives may be merged.
   bool bucketing = true;
-  BucketCaps caps;
+  /// The largest merged collective, bytes; negative: unlimited.
+  Bytes bucketCap = -1;
   /// What the answer is verified against; the problem has the edges.
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
   /// Steps (nodes placed and placements refused) that a search may spend; defaultEffort() where negative. 0 gives the

@@ -30,7 +30,7 @@ llvm::FailureOr<MemoryBudget> parseMemoryBudget(mlir::MLIRContext *context, doub
 
 /// The options of passes that run the solver, as the loader and the solver want them. Limits on memory are left open.
 struct SolverOptions {
-  SolverOptions(CollectiveOrder order, bool bucketing, const BucketCaps &caps, int64_t effort);
+  SolverOptions(CollectiveOrder order, bool bucketing, Bytes bucketCap, int64_t effort);
 
   LoadOptions load;
   ScheduleOptions schedule;
