@@ -129,8 +129,6 @@ def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
            "work to split on each side of a collective, in percent of the collective's time; 0: all; negative: search">,
     Option<"dimension", "dimension", "int64_t", "-1",
            "number of the only dimension to split, in the order in which they are tried; negative: search">,
-    Option<"splitPinned", "split-pinned", "bool", "false",
-           "split operations with comm.pinned, too; those that draw random numbers then draw others">,
     Option<"allowReassociation", "allow-reassociation", "bool", "false",
            "split sums over the dimension, too, such as gradients of weights: their terms are added in another order">,
   ] # solverOptions;

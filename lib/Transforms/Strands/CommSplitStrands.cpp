@@ -79,7 +79,7 @@ private:
     Block &block = function->getRegion(0).front();
     if (llvm::none_of(block, [](Operation &op) { return isa<CollectiveOpInterface>(op); }))
       return success();
-    SplitSpace space(block, OperationCosts(*model), {splitPinned, allowReassociation, dimension});
+    SplitSpace space(block, OperationCosts(*model), {allowReassociation, dimension});
     if (force)
       return splitByForce(function, space);
     if (maxStrands == 1)

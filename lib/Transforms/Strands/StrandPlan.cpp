@@ -58,7 +58,8 @@ void SplitSpace::findAxes(SplitSpaceOptions options) {
   axesOf.resize(ops.size());
   for (auto [op, axes] : llvm::zip_equal(ops, axesOf)) {
     bool pinned = op->hasAttr(CommDialect::kPinnedAttrName) || op->hasAttr(CommDialect::kRowsAttrName);
-    if ((pinned && !options.pinned) || isGenerator(op) || llvm::any_of(op->getOperands(), isWritten) ||
+    // A pinned operation may draw random numbers, and its parts would draw others.
+    if (pinned || isGenerator(op) || llvm::any_of(op->getOperands(), isWritten) ||
         llvm::any_of(op->getResults(), isWritten))
       continue;
     axes = getSplitAxes(op);

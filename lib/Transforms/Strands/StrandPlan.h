@@ -58,8 +58,6 @@ struct StrandPlan {
 
 /// Options of the analysis.
 struct SplitSpaceOptions {
-  /// Split pinned operations, too. A pinned operation may draw random numbers, and its parts would draw others.
-  bool pinned = false;
   /// Split sums over the dimension, too, whose partial results are added in another order than in the whole. Sums of
   /// integers are split in any case.
   bool reassociation = false;
