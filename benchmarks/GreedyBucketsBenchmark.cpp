@@ -1,4 +1,4 @@
-//===- GreedyBucketsBenchmark.cpp - How fast comm-bucket's rule is ----------------------------===//
+//===- GreedyBucketsBenchmark.cpp - Benchmarks of the rule of comm-bucket ---------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

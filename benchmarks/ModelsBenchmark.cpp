@@ -1,4 +1,4 @@
-//===- ModelsBenchmark.cpp - How fast the models are ------------------------------------------===//
+//===- ModelsBenchmark.cpp - Benchmarks of the models of time and memory ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

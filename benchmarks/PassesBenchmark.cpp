@@ -1,4 +1,4 @@
-//===- PassesBenchmark.cpp - How fast the reordering passes are on IR -------------------------===//
+//===- PassesBenchmark.cpp - Benchmarks of the reordering passes on IR ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

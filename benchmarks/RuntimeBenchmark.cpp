@@ -1,4 +1,4 @@
-//===- RuntimeBenchmark.cpp - What the runtime itself costs -----------------------------------===//
+//===- RuntimeBenchmark.cpp - Benchmarks of the runtime's own costs ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

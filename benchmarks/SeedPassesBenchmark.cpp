@@ -1,4 +1,4 @@
-//===- SeedPassesBenchmark.cpp - How fast the reordering passes are ---------------------------===//
+//===- SeedPassesBenchmark.cpp - Benchmarks of the reordering rules ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

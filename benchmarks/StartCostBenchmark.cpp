@@ -1,4 +1,4 @@
-//===- StartCostBenchmark.cpp - What a start and a wait cost the host over NCCL ---------------===//
+//===- StartCostBenchmark.cpp - Benchmarks of starts and waits over NCCL ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

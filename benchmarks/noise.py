@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What noise costs: schedules of each objective in scenarios that no search has seen.
+"""Costs of noise: schedules of each objective in scenarios that no search has seen.
 
 Each program is scheduled by `comm-schedule` with each objective, and all answers are played in the same
 scenarios. The bound is the mean of the lower bounds of these scenarios.

@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What strands gain in the model, on traced training graphs, and what the search for them takes.
+"""Gains of strands in the model, on traced training graphs, and the time of the search for them.
 
 For each graph and machine profile: the time of the best schedule without a split and of the best split, the bound for
 every split, what computations and collectives have of it, and the user time of comm-split-strands relative to that of

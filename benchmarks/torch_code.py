@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What reaches the code that Inductor generates: PyTorch's overlap scheduler and CommSched, counted on fused kernels.
+"""Schedules in the code that Inductor generates: PyTorch's overlap scheduler and CommSched, counted on fused kernels.
 
 Training graphs (`benchmarks/models`) are compiled by Inductor on fake tensors, with either scheduler in its place;
 the kernels are then taken in the order in which the code calls them. Pairs of start and wait without a kernel in

@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What other people measured, beside what CommSched predicts.
+"""Measurements of other people, beside the predictions of CommSched.
 
 Each file in `rows` is a published measurement: steps of models, or single collectives. A step is traced, its
 collectives are merged and ordered as in each measured mode, and it is played with the machine profile of the row. No

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""How others merge and order the collectives of a traced graph, by PyTorch's own code as far as it is installed.
+"""Orders and buckets of others for the collectives of a traced graph, by PyTorch's own code as far as it is installed.
 
 * "per block": one bucket per transformer block, gathered one block ahead, reduced one block behind
   (`manual_overlap_bucketing`, which torchtitan calls with the blocks of its models).

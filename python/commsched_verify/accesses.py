@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Whether accesses to one memory keep their order, whatever the dependences say.
+"""Checks that accesses to one memory keep their order, whatever the dependences say.
 
 The scheduler derives twice what each operation accesses: once for the dependences, and once more by other code for this
 list. Two accesses that may touch one object, one of them a write, stay in the order of the program. Only two waits need

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What merged collectives and their copies take: neither less nor more than the samples of their cost functions allow.
+"""Checks that merged collectives and their copies take neither less nor more than their samples allow.
 
 The cost functions are monotone in each of their arguments. So a duration is at least that of every sample with smaller
 arguments, and at most that of every sample with larger ones. A certificate has a sample at each place where a bucket of

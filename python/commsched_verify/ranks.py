@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Whether the scheduled programs of several ranks issue the same collectives: `commsched-verify --spmd FILE...`.
+"""Checks that the scheduled programs of several ranks issue the same collectives: `commsched-verify --spmd FILE...`.
 
 Ranks whose answers differ can hang, or add up what does not belong together, however good each of them is. A
 *communicator* is one of the groups of ranks that a group's name stands for. All of its members must issue the same

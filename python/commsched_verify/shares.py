@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What merged collectives cost at least, however they are merged: Lemmas 7, 8 and 15 of Bounds.md."""
+"""Least costs of merged collectives, however they are merged: Lemmas 7, 8 and 15 of Bounds.md."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Whether commsched-verify accepts what is true and refuses what is not.
+"""Checks that commsched-verify accepts what is true and refuses what is not.
 
 Certificates of random problems and of the repository's graphs are valid. Each mutation changes one number. What the
 checker still accepts has to be true: for small problems all orders are played here, by rules that are written down a

@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Whether a certificate holds without each of the dependences that stand for memory.
+"""Finds out whether a certificate holds without each of the dependences that stand for memory.
 
 Random programs (test/Run/fuzz) with buffers, views, branches, loops and calls are scheduled. Of each dependence that is
 there because two operations access one memory, a forger leaves it out of the certificate and takes an order that only

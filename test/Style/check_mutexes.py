@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Whether every mutex of the runtime is one that the compiler checks (lib/Runtime/Core/Guarded.h).
+"""Checks that every mutex of the runtime is one that the compiler checks (lib/Runtime/Core/Guarded.h).
 
 Clang's thread safety analysis knows Mutex and Lock, and nothing of std::mutex and std::lock_guard. It has no notion of
 a mutex that one thread may lock twice, or that is given up after a time, so those two kinds stay those of the standard

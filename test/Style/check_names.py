@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Whether every class of the project's headers has a name of its own.
+"""Checks that every class of the project's headers has a name of its own.
 
 Two classes with one qualified name in one program are undefined behaviour, and no compiler sees more than one of them.
 Headers have no unnamed namespaces, so what they define at the beginning of a line belongs to the namespace around it.

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What a compilation says to other ranks goes through one module, which cannot hang there."""
+"""A compilation talks to other ranks through one module, which cannot hang there."""
 
 import ast
 import faulthandler

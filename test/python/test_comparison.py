@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What two ranks leave in the store when they decide about programs and compare them, without processes."""
+"""Entries of two ranks in the store when they decide about programs and compare them, without processes."""
 
 import pytest
 

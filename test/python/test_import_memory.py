@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What the importer says about memory that is shared, filled again or started by unknown operators, and about types."""
+"""The importer and memory that is shared, filled again or started by unknown operators, and about types."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What an installation offers: console scripts, and one line where PyTorch has another version. That the wheel runs
+"""Parts of an installation: console scripts, and one line where PyTorch has another version. That the wheel runs
 without LLVM is for scripts/test-wheel.sh.
 """
 

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What the models of the zoo have in common: sizes, a job, sharding, checkpoints, attention."""
+"""Common parts of the models of the zoo: sizes, a job, sharding, checkpoints, attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//===- LimitingFactor.cpp - What keeps a collective where it is -------------------------------===//
+//===- LimitingFactor.cpp - Limiting factors of collectives -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- BucketShape.cpp - What vanishes and what appears in a bucket ---------------------------===//
+//===- BucketShape.cpp - Nodes and buffers that a bucket replaces -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

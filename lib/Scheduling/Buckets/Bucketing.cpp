@@ -1,4 +1,4 @@
-//===- Bucketing.cpp - What a Problem becomes when collectives are merged ---------------------===//
+//===- Bucketing.cpp - The problem with buckets carried out -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- PlanInput.h - What all rules of a buffer plan share ------------------------------------===//
+//===- PlanInput.h - Input of the rules for buffer plans --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- AnswerVerifier.cpp - Whether an answer keeps what was asked ----------------------------===//
+//===- AnswerVerifier.cpp - Independent checker of answers ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

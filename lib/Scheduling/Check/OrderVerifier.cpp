@@ -1,4 +1,4 @@
-//===- OrderVerifier.cpp - Whether an order is right ------------------------------------------===//
+//===- OrderVerifier.cpp - Independent checker of orders --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- OrderVerifier.h - Whether an order is right --------------------------------------------===//
+//===- OrderVerifier.h - Independent checker of orders ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- PeakPreservingWalk.cpp - What the two peak-preserving passes share ---------------------===//
+//===- PeakPreservingWalk.cpp - Walk of the two peak-preserving passes ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

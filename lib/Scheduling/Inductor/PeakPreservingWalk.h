@@ -1,4 +1,4 @@
-//===- PeakPreservingWalk.h - What both peak-preserving passes share --------------------------===//
+//===- PeakPreservingWalk.h - Walk of the two peak-preserving passes --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

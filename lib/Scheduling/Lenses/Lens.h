@@ -1,4 +1,4 @@
-//===- Lens.h - What a lens is, and the list of them -------------------------------------------===//
+//===- Lens.h - Interface and list of the lenses -----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Memory.cpp - What an order holds in memory ---------------------------------------------===//
+//===- Memory.cpp - Live bytes of an order ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- SearchState.cpp - What the phases of a search share ------------------------------------===//
+//===- SearchState.cpp - State of a search ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

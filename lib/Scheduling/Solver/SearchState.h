@@ -1,4 +1,4 @@
-//===- SearchState.h - What the phases of a search share --------------------------------------===//
+//===- SearchState.h - State of a search ------------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- StreamTimeline.cpp - What an order costs on several streams ----------------------------===//
+//===- StreamTimeline.cpp - Makespan of an order on several streams ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

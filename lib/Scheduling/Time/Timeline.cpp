@@ -1,4 +1,4 @@
-//===- Timeline.cpp - What an order costs in time ---------------------------------------------===//
+//===- Timeline.cpp - Makespan of an order ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What was predicted of operations and collectives, beside what the traces of a profiler say."""
+"""Predictions for operations and collectives, beside the traces of a profiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//===- LimitingFactor.h - What keeps a collective where it is ---------------------------------===//
+//===- LimitingFactor.h - Limiting factors of collectives -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Schedule.h - What a solver or a rule answers -------------------------------------------===//
+//===- Schedule.h - Schedules: an order, buckets, and their figures ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

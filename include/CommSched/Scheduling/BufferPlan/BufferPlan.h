@@ -1,4 +1,4 @@
-//===- BufferPlan.h - Where in one arena every buffer lies ------------------------------------===//
+//===- BufferPlan.h - Offsets of buffers in one arena -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

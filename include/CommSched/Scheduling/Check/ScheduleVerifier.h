@@ -1,4 +1,4 @@
-//===- ScheduleVerifier.h - Whether an answer is right ----------------------------------------===//
+//===- ScheduleVerifier.h - Entry of the independent checker ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

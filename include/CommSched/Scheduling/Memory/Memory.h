@@ -1,4 +1,4 @@
-//===- Memory.h - What an order holds in memory -----------------------------------------------===//
+//===- Memory.h - Live bytes of an order ------------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- MoveEvaluator.h - What a move within an order does to memory ---------------------------===//
+//===- MoveEvaluator.h - Peaks behind moves within an order -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Timeline.h - What an order costs in time -----------------------------------------------===//
+//===- Timeline.h - Makespan of an order ------------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- BatchBound.cpp - How many buckets a lane needs -----------------------------------------===//
+//===- BatchBound.cpp - Bound by the number of buckets ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- BucketCandidates.cpp - Which starts to merge -------------------------------------------===//
+//===- BucketCandidates.cpp - Candidates for merging ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- BucketCandidates.h - Which starts to merge ---------------------------------------------===//
+//===- BucketCandidates.h - Candidates for merging --------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- CollectiveIssuer.cpp - What a decode issues on communication lanes ---------------------===//
+//===- CollectiveIssuer.cpp - Issue of collectives in a decode --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

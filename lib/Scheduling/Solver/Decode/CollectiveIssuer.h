@@ -1,4 +1,4 @@
-//===- CollectiveIssuer.h - What a decode issues on communication lanes -----------------------===//
+//===- CollectiveIssuer.h - Issue of collectives in a decode ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

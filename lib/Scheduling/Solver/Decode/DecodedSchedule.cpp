@@ -1,4 +1,4 @@
-//===- DecodedSchedule.cpp - What a decode yields ---------------------------------------------===//
+//===- DecodedSchedule.cpp - Result of a decode -----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

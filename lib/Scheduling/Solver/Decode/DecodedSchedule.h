@@ -1,4 +1,4 @@
-//===- DecodedSchedule.h - What a decode yields -----------------------------------------------===//
+//===- DecodedSchedule.h - Result of a decode -------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- DryLanes.h - Which lanes need their next start -----------------------------------------===//
+//===- DryLanes.h - Lanes that run out of work ------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- PartialSchedule.cpp - What a decode has placed so far ----------------------------------===//
+//===- PartialSchedule.cpp - State of a decode ------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

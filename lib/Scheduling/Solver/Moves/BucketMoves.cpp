@@ -1,4 +1,4 @@
-//===- BucketMoves.cpp - Which changes of buckets a local search tries ------------------------===//
+//===- BucketMoves.cpp - Moves of members between buckets -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- MoveChoice.h - Where a node may be moved to -------------------------------------------===//
+//===- MoveChoice.h - Choice of a node and its new place -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which collectives have results whose readers look at more than the elements: at storage, offset or alignment.
+"""Collectives with results whose readers look at more than the elements: at storage, offset or alignment.
 
 Merging makes the results of all-reduces and reduce-scatters views into one buffer. Their elements, sizes, strides and
 types stay, but they share a storage, begin anywhere in it, and at any address. Most operators do not notice. What is

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What is worth measuring: the shapes of the job's groups, and the sizes that graphs contain."""
+"""Points that are worth measuring: the shapes of the job's groups, and the sizes that graphs contain."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What fusion asks of the nodes of a graph, read off each node once.
+"""Facts about the nodes of a graph that fusion asks for, read off each node once.
 
 Fake tensors answer slowly, and so does PyTorch's rule about which operators become loops.
 """

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What the loops of a node run over, and which loops Inductor can put into one kernel.
+"""Iteration spaces of nodes, and which of their loops Inductor can put into one kernel.
 
 The rules are those of `can_fuse` in `torch/_inductor/codegen/simd.py`, in numbers of elements: equal loops are fused,
 reductions with what computes their elements, and with what uses their results for each row or each element.

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What the importer knows at one point of its walk: values, storages, and collectives in flight."""
+"""State of the importer at one point of its walk: values, storages, and collectives in flight."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""How ranks talk to each other while they compile. Nothing else in the package may do that (test_channel.py).
+"""Communication between ranks while they compile. Nothing else in the package may do that (test_channel.py).
 
 Inductor compiles with the Python dispatcher on. A collective that is called there keeps Python's lock and waits for the
 lock of gloo's process group. A thread of gloo holds that one while it drops the previous collective, and waits for

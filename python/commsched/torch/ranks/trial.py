@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which of two variants of a program all ranks run, by turns and then for good.
+"""Choice between two variants of a program, which all ranks run, by turns and then for good.
 
 A graph is compiled twice: as given, and as scheduled. Ranks that ran different variants at once would issue different
 collectives and hang. So what runs is a function of two things that all ranks have in common: how often the program has

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""How large the parameters of a graph are.
+"""Sizes of the parameters of a graph.
 
 Two models of one structure are two programs if their parameters have other sizes. Sizes of activations depend on the
 batch, which may differ between ranks and from step to step, and say nothing about the program. So a program is named by

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What generated code does when it runs, beside what was predicted of it.
+"""Records of the runs of generated code, beside predictions.
 
 Generated code imports `recorder` from here. `analysis` compares, and `report` gathers the ranks.
 """

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What the nodes of an FX graph read, write and alias, and which orders of them are legal.
+"""Effects of the nodes of an FX graph: what they read, write and alias, and which orders of them are legal.
 
 `Aliases` tells which values may share memory. `edges` lists the pairs of nodes that every legal order keeps. Both read
 the operators' schemas and never look at the storages of fake tensors, which the importer reads. So a schedule is

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What a call of an FX graph means: its operator, its process group, its operands, and the sizes of its tensors.
+"""Meaning of a call of an FX graph: its operator, its process group, its operands, and the sizes of its tensors.
 
 `Spec` is the one table of operators that the importer, the writer-back and the checks share.
 """
