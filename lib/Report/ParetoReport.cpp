@@ -8,7 +8,7 @@
 
 #include "CommSched/Report/ParetoReport.h"
 #include "CommSched/Report/Report.h"
-#include "llvm/ADT/StringExtras.h"
+#include "Markup.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <array>
 #include <cmath>
@@ -54,13 +54,6 @@ json::Value ParetoReport::toJSON() const {
 
 /// Geometry of one panel, in pixels: the plot's frame and the room around it.
 static constexpr double kWidth = 860, kPanelHeight = 410, kLeft = 84, kRight = 40, kTop = 66, kBottom = 62;
-
-static std::string escape(StringRef text) {
-  std::string result;
-  raw_string_ostream os(result);
-  printHTMLEscaped(text, os);
-  return result;
-}
 
 namespace {
 
@@ -127,7 +120,7 @@ public:
           top + kPanelHeight - kBottom, top + kTop) {}
 
   void write() {
-    os << formatv("<text class='title' x='{0}' y='{1}'>{2}</text>\n", kLeft, top + 26, escape(block.name));
+    os << formatv("<text class='title' x='{0}' y='{1}'>{2}</text>\n", kLeft, top + 26, escapeMarkup(block.name));
     writeAxes();
     writeBounds();
     writeCurve();
@@ -163,7 +156,7 @@ private:
     os << formatv("<line class='bound' x1='{0}' x2='{1}' y1='{2:f1}' y2='{2:f1}'/>"
                   "<text class='boundlabel' x='{1}' y='{3:f1}' text-anchor='end'>no schedule is faster than {4} ({5})"
                   "</text>\n",
-                  kLeft, kWidth - kRight, level, level + 15, formatNs(block.bound), escape(block.boundBy));
+                  kLeft, kWidth - kRight, level, level + 15, formatNs(block.bound), escapeMarkup(block.boundBy));
     os << formatv("<line class='bound' x1='{0:f1}' x2='{0:f1}' y1='{1}' y2='{2}'/>"
                   "<text class='boundlabel' transform='translate({3:f1} {1}) rotate(-90)' text-anchor='end'>"
                   "no order needs less than {4}</text>\n",
@@ -249,7 +242,7 @@ void commsched::writeSvg(const ParetoReport &report, raw_ostream &os) {
         "<rect width='100%' height='100%' fill='#fff'/>\n";
   os << formatv("<text class='head' x='{0}' y='24'>What memory buys: predicted time against peak memory, machine {1}"
                 "</text>\n",
-                kLeft, escape(report.machine));
+                kLeft, escapeMarkup(report.machine));
   if (report.blocks.empty())
     os << formatv("<text x='{0}' y='60'>No block has collectives.</text>\n", kLeft);
   double top = 34;

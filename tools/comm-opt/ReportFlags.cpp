@@ -38,7 +38,7 @@ static cl::opt<std::string> commReportFile("comm-report-file", cl::value_desc("f
 static cl::opt<std::string>
     commTimeline("comm-timeline", cl::value_desc("file"), cl::cat(projectOptions()),
                  cl::desc("Write the timeline before and after: an HTML page if the name ends in "
-                          ".html, otherwise a Perfetto trace"));
+                          ".html, a picture for .svg, otherwise a Perfetto trace"));
 static cl::opt<std::string>
     commSearchLog("comm-search-log", cl::value_desc("file"), cl::cat(projectOptions()),
                   cl::desc("Write the attempts of comm-schedule's search, their results, and why each was kept or "

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Measures blocks by the models, before and after a pipeline, and writes what was found: a table for people, JSON for
-// programs, a trace for Perfetto, and a page of HTML for people without it.
+// programs, a trace for Perfetto, a page of HTML for people without it, and a picture of it to show to others.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_REPORT_REPORT_H
@@ -289,6 +289,10 @@ void writeTrace(const Report &report, llvm::raw_ostream &os);
 /// Writes the timeline as one self-contained HTML page, before above after: the data as JSON, and the program that
 /// draws them (lib/Report/Page). The page needs no network. O((operations + buffers) log operations).
 void writeHtml(const Report &report, llvm::raw_ostream &os);
+
+/// Writes the block that takes longest as a picture (SVG) of 1200 x 630 pixels: the lanes and the live bytes, before above
+/// after, on one axis of time. O(operations log operations).
+void writeCard(const Report &report, llvm::raw_ostream &os);
 
 } // namespace commsched
 

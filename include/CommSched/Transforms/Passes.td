@@ -276,7 +276,7 @@ def CommReport : Pass<"comm-report", "::mlir::ModuleOp"> {
     MachineOption,
     Option<"reportFile", "report-file", "std::string", "\"\"", "write the report as JSON to this file">,
     Option<"timelineFile", "timeline-file", "std::string", "\"\"",
-           "write the timeline to this file: an HTML page if the name ends in .html, otherwise a Perfetto trace">,
+           "write the timeline to this file: an HTML page if the name ends in .html, a picture for .svg, otherwise a Perfetto trace">,
     Option<"table", "table", "bool", "true", "print the table to standard error">,
   ] # noiseOptions;
 }

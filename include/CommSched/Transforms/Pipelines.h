@@ -84,7 +84,7 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
   Option<std::string> timelineFile{
       *this, "timeline-file",
       llvm::cl::desc(
-          "write the timeline to this file: an HTML page if the name ends in .html, otherwise a Perfetto trace")};
+          "write the timeline to this file: an HTML page if the name ends in .html, a picture for .svg, otherwise a Perfetto trace")};
   Option<std::string> searchLogFile{
       *this, "search-log-file",
       llvm::cl::desc("write the attempts of comm-schedule's search to this file, one JSON object per line")};

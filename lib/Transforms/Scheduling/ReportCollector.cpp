@@ -13,6 +13,7 @@
 #include "CommSched/Support/OutputFile.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace mlir;
@@ -173,9 +174,11 @@ LogicalResult ReportCollector::measureOnce(ModuleOp module) {
 LogicalResult ReportCollector::write(ModuleOp module) {
   if (options.table)
     printTable(result, llvm::errs());
-  bool page = StringRef(options.timelineFile).ends_with(".html");
   auto printJson = [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", result.toJSON()); };
-  auto printTimeline = [&](llvm::raw_ostream &os) { page ? writeHtml(result, os) : writeTrace(result, os); };
+  auto printTimeline = [&](llvm::raw_ostream &os) {
+    StringRef extension = llvm::sys::path::extension(options.timelineFile);
+    (extension == ".html" ? writeHtml : extension == ".svg" ? writeCard : writeTrace)(result, os);
+  };
   auto printSearch = [&](llvm::raw_ostream &os) {
     for (const PassRecord &pass : result.passes)
       os << pass.searchLog;
