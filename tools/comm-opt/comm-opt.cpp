@@ -17,6 +17,7 @@
 #include "OptMain.h"
 #include "PassArguments.h"
 #include "ReportFlags.h"
+#include "SearchTerminal.h"
 #include "ToolOptions.h"
 
 #include "mlir/Bytecode/BytecodeReader.h"
@@ -91,6 +92,7 @@ static int optMain(int argc, char **argv) {
 
   mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
   reportFlags.apply(config);
+  commsched::watchSearches(registry);
   if (config.shouldShowDialects() || config.shouldListPasses())
     return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, input, output, registry));
 

@@ -20,6 +20,7 @@
 #include "mlir/IR/DialectInterface.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/ArrayRef.h"
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,6 +36,7 @@ class DialectRegistry;
 namespace commsched {
 
 class PassJournal;
+class SearchObserver;
 
 /// Returns the time of one execution of `op`, ns, or none to use the models of this project. For a collective, the time
 /// runs from its start until the data has arrived. Not called for operations whose `comm.cost` has a time. Equal
@@ -58,6 +60,10 @@ public:
   /// The embedder's estimates of collectives by size. loadMachine() puts them before the tables of each machine, so
   /// they price buckets, which are not operations yet, and belong to the machine on which ranks agree.
   std::vector<CollectiveTable> curves;
+  /// Is told of the searches of comm-schedule, by several threads at once. Not owned; may be null.
+  SearchObserver *progress = nullptr;
+  /// Ends the searches of comm-schedule with their best answers so far once it is set. Not owned; may be null.
+  const std::atomic<bool> *stop = nullptr;
   /// Gathers costs for comm-align-costs if the pass is given no profiles; may be empty.
   GatherCosts gather;
   /// Machines on which the ranks of the job agreed, in place of their own, by the name under which passes ask for them.

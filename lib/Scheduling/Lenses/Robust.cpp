@@ -233,12 +233,12 @@ private:
     size_t from = choose();
     int64_t left = mulDiv(effort(), kMovesPercent, 100);
     const int64_t perTurn = std::max<int64_t>(mulDiv(effort(), kTurnPercent, 100), kTurnPerNode * problem.size() + 1);
-    for (int64_t turn = 0, fruitless = 0; left > 0 && fruitless < kFruitlessTurns; ++turn) {
+    for (int64_t turn = 0, fruitless = 0; left > 0 && fruitless < kFruitlessTurns && !options.isStopped(); ++turn) {
       const size_t at = worstScale(candidates[from]);
       int64_t steps = std::min(perTurn, left), given = steps;
       std::optional<Schedule> found =
           moveWithGuards(ScheduleFacts(scaled[at], options.bucketing), candidates[from].schedule, limit,
-                         guardsOf(candidates[from], at), boundAt(at), turn, steps);
+                         guardsOf(candidates[from], at), boundAt(at), turn, steps, options.stop);
       facts.steps += given - steps;
       left -= std::max<int64_t>(given - steps, 1);
       ++fruitless;

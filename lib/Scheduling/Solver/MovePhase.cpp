@@ -34,14 +34,16 @@ constexpr int64_t kMinSliceShare = 64;
 /// The moves of a problem without contention.
 class UndisturbedMoves {
 public:
-  UndisturbedMoves(SearchState &state, uint64_t seed) : moves(state.facts, state.best(), state.limit, seed) {}
+  UndisturbedMoves(SearchState &state, uint64_t seed)
+      : moves(state.facts, state.best(), state.limit, seed), stop(state.options.stop) {}
 
-  void run(int64_t &steps, Ns target, Ns slack) { moves.run(steps, target, slack); }
+  void run(int64_t &steps, Ns target, Ns slack) { moves.run(steps, target, slack, stop); }
   Ns makespan() const { return moves.makespan(); }
   DecodedSchedule decoded() const { return moves.decoded(); }
 
 private:
   LocalMoves moves;
+  const std::atomic<bool> *stop;
 };
 
 /// The moves of a problem with contention. The buckets stay as they are, and so does the problem that they give.
@@ -49,9 +51,9 @@ class DisturbedMoves {
 public:
   DisturbedMoves(SearchState &state, uint64_t)
       : problem(state.facts.problem), expanded(state.expanded()), buckets(state.best().buckets),
-        moves(expanded.problem, state.order(), state.limit) {}
+        moves(expanded.problem, state.order(), state.limit), stop(state.options.stop) {}
 
-  void run(int64_t &steps, Ns target, Ns) { moves.run(steps, target); }
+  void run(int64_t &steps, Ns target, Ns) { moves.run(steps, target, stop); }
   Ns makespan() const { return moves.makespan(); }
   DecodedSchedule decoded() const {
     DecodedSchedule found;
@@ -66,6 +68,7 @@ private:
   const ExpandedProblem expanded;
   const std::vector<Bucket> buckets;
   ContendedMoves moves;
+  const std::atomic<bool> *stop;
 };
 
 /// The phase, with one kind of moves.

@@ -61,7 +61,7 @@ public:
   /// Whether the answer is as short as it can be.
   bool isShortest() const { return optimal || makespan() <= aim; }
   /// Whether the phase ends.
-  bool isDone() const { return left() <= 0 || isShortest(); }
+  bool isDone() const { return left() <= 0 || isShortest() || options.isStopped(); }
   /// Whether another policy may be decoded. The allowance of a first answer counts, too.
   bool mayDecode() const;
 

@@ -155,8 +155,7 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
 
 private:
   SolverOptions solverOptions() const {
-    SolverOptions solver(collectiveOrder, bucketing,
-                         bucketCapBytes, effort);
+    SolverOptions solver(collectiveOrder, bucketing, bucketCapBytes, effort);
     solver.schedule.memory = memory;
     return solver;
   }
@@ -188,23 +187,37 @@ private:
     return executor;
   }
 
+  /// The options of a search for one block.
+  ScheduleOptions searchOptions(MLIRContext *context) const {
+    ScheduleOptions options = solverOptions().schedule;
+    options.executor = threadsOf(context);
+    options.objective = objective;
+    options.limitedMemory = limitedMemory;
+    options.without.assign(without.begin(), without.end());
+    if (Environment *environment = Environment::of(context)) {
+      options.stop = environment->stop;
+      if (environment->progress)
+        options.observers.push_back(environment->progress);
+    }
+    return options;
+  }
+
   LogicalResult solveBlock(BlockWork &work, BlockVoice &) const final {
     Location loc = work.loaded.nodes.getBlock().getParentOp()->getLoc();
     if (work.loaded.cutValues > 0)
       emitWarning(loc) << work.loaded.cutValues
                        << " times or sizes are too large to be added up and were cut; no collectives are merged";
-    ScheduleOptions options = solverOptions().schedule;
-    options.executor = threadsOf(work.loaded.nodes.getBlock().getParentOp()->getContext());
-    options.objective = objective;
-    options.limitedMemory = limitedMemory;
-    options.without.assign(without.begin(), without.end());
     Block &block = work.loaded.nodes.getBlock();
-    PassJournal *journal = journalOf(block.getParentOp()->getContext());
+    MLIRContext *context = block.getParentOp()->getContext();
+    ScheduleOptions options = searchOptions(context);
+    PassJournal *journal = journalOf(context);
     SearchWatch watch(block, journal, options);
     work.schedule = schedule(work.loaded.problem, options);
     if (journal)
       watch.addTo(work.record);
     Schedule &result = work.schedule;
+    if (options.isStopped())
+      emitWarning(loc) << "the search was interrupted: the schedule is the best one that it had found";
     if (objective == Objective::Regret && result.objective != Objective::Regret && result.isWithinLimit())
       emitWarning(loc) << "the makespan was minimized instead of the regret: " << result.whyMakespan;
     // What is left is an answer that was verified.

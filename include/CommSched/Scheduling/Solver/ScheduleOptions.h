@@ -16,6 +16,7 @@
 #include "CommSched/Support/MemoryBudget.h"
 #include "CommSched/Support/Objective.h"
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -50,6 +51,10 @@ struct ScheduleOptions {
   /// Answers to begin from, for a problem with the same nodes and buckets; not owned. What they claim is not believed,
   /// and those above the limit are left out.
   std::vector<const Schedule *> known;
+  /// Ends all searches soon after somebody sets it, a signal for example; the answer is the best one so far. Equal input
+  /// gives equal answers only if nobody does. Not owned; null: never.
+  const std::atomic<bool> *stop = nullptr;
+  bool isStopped() const { return stop && *stop; }
   /// The names of lenses, and of phases of the search (Scheduler.md), that are left out.
   std::vector<std::string> without;
   /// Runs the first decodes, which do not depend on each other. The answer is the same for any number of threads. The

@@ -48,8 +48,8 @@ bool ContendedMoves::choose(NodeMove &move) {
   return move.to != move.from;
 }
 
-void ContendedMoves::run(int64_t &steps, Ns target) {
-  while (steps > 0 && makespan() > target && problem.size() > 1) {
+void ContendedMoves::run(int64_t &steps, Ns target, const std::atomic<bool> *stop) {
+  while (steps > 0 && makespan() > target && problem.size() > 1 && !(stop && *stop)) {
     --steps;
     NodeMove move;
     if (!choose(move))

@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Memory/MoveEvaluator.h"
 #include "ContendedOrder.h"
 #include "MoveChoice.h"
+#include <atomic>
 
 namespace commsched {
 
@@ -27,8 +28,8 @@ public:
   ContendedMoves(const Problem &problem, llvm::ArrayRef<NodeId> order, Bytes limit);
 
   /// Tries moves until `steps` are spent, which are counted down, or the makespan is at most `target`, ns. Equal
-  /// arguments give equal orders on every machine.
-  void run(int64_t &steps, Ns target);
+  /// arguments give equal orders on every machine. Ends early if `stop` is given and set.
+  void run(int64_t &steps, Ns target, const std::atomic<bool> *stop = nullptr);
 
   llvm::ArrayRef<NodeId> order() const { return moves.order(); }
   Ns makespan() const { return played.makespan(); }

@@ -32,7 +32,7 @@ static DecodedSchedule decodedFrom(const Problem &problem, const Schedule &answe
 
 std::optional<Schedule> commsched::moveWithGuards(const ScheduleFacts &facts, const Schedule &answer, Bytes limit,
                                                   llvm::ArrayRef<TimeGuard> guards, Ns target, uint64_t seed,
-                                                  int64_t &steps) {
+                                                  int64_t &steps, const std::atomic<bool> *stop) {
   LocalMoves moves(facts, decodedFrom(facts.problem, answer), limit, seed, guards);
   const Ns before = moves.makespan();
   const int64_t slice = steps / kSlices;
@@ -40,7 +40,7 @@ std::optional<Schedule> commsched::moveWithGuards(const ScheduleFacts &facts, co
   Ns shortest = before;
   for (int64_t index = 0; index < kSlices && shortest > target; ++index) {
     int64_t left = slice;
-    moves.run(left, target, index < kSlicesWithSlack ? mulDiv(before, kGuardedSlackPpm, kMillion) >> index : 0);
+    moves.run(left, target, index < kSlicesWithSlack ? mulDiv(before, kGuardedSlackPpm, kMillion) >> index : 0, stop);
     steps -= slice - left;
     if (moves.makespan() < shortest) {
       shortest = moves.makespan();

@@ -21,9 +21,10 @@ namespace commsched {
 /// Simulated annealing from `answer`, an answer for `facts.problem` within `limit`, bytes, that meets `guards`. Returns
 /// the shortest one that it comes to, without claims and measures; nothing if none is shorter. Counts `steps` down, and
 /// ends if they are spent or the makespan is at most `target`, ns. The problem has no units, no variants and no
-/// contention. Equal arguments give equal answers on every machine.
+/// contention. Equal arguments give equal answers on every machine. Ends early if `stop` is given and set.
 std::optional<Schedule> moveWithGuards(const ScheduleFacts &facts, const Schedule &answer, Bytes limit,
-                                       llvm::ArrayRef<TimeGuard> guards, Ns target, uint64_t seed, int64_t &steps);
+                                       llvm::ArrayRef<TimeGuard> guards, Ns target, uint64_t seed, int64_t &steps,
+                                       const std::atomic<bool> *stop = nullptr);
 
 } // namespace commsched
 

@@ -180,10 +180,12 @@ void LocalMoves::tryChange(int64_t &steps, Ns slack) {
   steps -= 1 + (work + laneWork) / kPlayedPerStep;
 }
 
-void LocalMoves::run(int64_t &steps, Ns target, Ns slack) {
+void LocalMoves::run(int64_t &steps, Ns target, Ns slack, const std::atomic<bool> *stop) {
   const int64_t between = std::max<int64_t>(kTriesBetween, order.size() / kNodesPerTry);
   const int64_t perChange = order.mergeableStarts().size() > 1 ? kTriesPerChange : kTriesPerGroup;
   for (int64_t tries = 0; steps > 0 && order.makespan() > target && order.size() > 1; ++tries) {
+    if (tries % kTriesBetween == 0 && stop && *stop)
+      break;
     if (tries % between == 0) {
       chooseFocus();
       steps -= order.size() / kPlayedPerStep;

@@ -19,6 +19,7 @@
 
 #include "BucketMoves.h"
 #include "MoveChoice.h"
+#include <atomic>
 
 namespace commsched {
 
@@ -33,8 +34,8 @@ public:
 
   /// Tries moves until `steps` are spent, which are counted down, or the makespan is at most `target`, ns. A move may
   /// lengthen the order by at most `slack`, ns; a random part of it is drawn for each. Equal arguments give equal
-  /// orders on every machine.
-  void run(int64_t &steps, Ns target, Ns slack = 0);
+  /// orders on every machine. Ends early if `stop` is given and set.
+  void run(int64_t &steps, Ns target, Ns slack = 0, const std::atomic<bool> *stop = nullptr);
 
   DecodedSchedule decoded() const { return order.decoded(); }
   Ns makespan() const { return order.makespan(); }
