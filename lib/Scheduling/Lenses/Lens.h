@@ -64,9 +64,6 @@ void addEffort(Schedule &answer, const Schedule &earlier);
 std::optional<Schedule> orderAloneOf(const Problem &problem, const ScheduleOptions &options, const Schedule &answer,
                                      InnerSolver inner);
 
-/// The effort of the options, steps.
-int64_t effortOf(const Problem &problem, const ScheduleOptions &options);
-
 } // namespace commsched
 
 #endif // COMMSCHED_LIB_SCHEDULING_LENSES_LENS_H

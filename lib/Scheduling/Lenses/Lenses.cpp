@@ -76,10 +76,6 @@ std::optional<Schedule> commsched::orderAloneOf(const Problem &problem, const Sc
   return alone;
 }
 
-int64_t commsched::effortOf(const Problem &problem, const ScheduleOptions &options) {
-  return options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
-}
-
 bool commsched::maySettle(const Problem &problem, const ScheduleOptions &) {
   return !problem.hasContention() && !problem.hasStreams();
 }

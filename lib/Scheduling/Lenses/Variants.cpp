@@ -26,7 +26,7 @@ bool commsched::offersVariants(const Problem &problem, const ScheduleOptions &) 
 static Schedule chooseFrom(const Problem &problem, const ScheduleOptions &options, Schedule given, InnerSolver inner) {
   const Schedule earlier = given;
   VariantSearch search(problem, options, std::max(earlier.limit, earlier.peak), std::move(given), inner);
-  search.run(mulDiv(effortOf(problem, options), kVariantPercent, 100));
+  search.run(mulDiv(options.effortFor(problem.size()), kVariantPercent, 100));
   Schedule answer = search.best();
   answer.steps = earlier.steps + search.steps();
   answer.defect = earlier.defect.empty() ? search.defect() : earlier.defect;

@@ -60,10 +60,6 @@ Problem constrained(const Problem &problem, const ScheduleOptions &options) {
   return result;
 }
 
-int64_t effortOf(const Problem &problem, const ScheduleOptions &options) {
-  return options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
-}
-
 /// The makespan at which a search under `limit` has nothing left to do, ns.
 Ns makespanToReach(const ScheduleFacts &facts, Bytes limit, int64_t effort) {
   const Problem &problem = facts.problem;
@@ -87,7 +83,7 @@ public:
     result.inputMakespan = makespanOf(problem, given);
     result.inputPeak = peakOf(problem, given);
     result.limit = options.memory.limitFor(result.inputPeak);
-    effort = effortOf(problem, options);
+    effort = options.effortFor(problem.size());
     given = belowLimit(std::move(given));
     limit = std::max(result.limit, peakOf(problem, given));
     roomy = findRoomy(given);

@@ -23,6 +23,16 @@
 
 namespace commsched {
 
+/// About a second on one core for both searches of problems of up to kMediumProblem nodes, less for small ones, of
+/// which a module may have many, and more for large ones: about 20 s for 100,000 nodes.
+inline constexpr int64_t kDefaultEffort = 3000000;
+inline constexpr NodeId kMediumProblem = 8000;
+inline constexpr int64_t kEffortPerNode = 140;
+inline constexpr int64_t defaultEffort(NodeId nodes) {
+  return std::min<int64_t>(kDefaultEffort, 400000 + int64_t(1000) * nodes) +
+         kEffortPerNode * std::max<NodeId>(nodes - kMediumProblem, 0);
+}
+
 /// What the solver is asked for.
 struct ScheduleOptions {
   /// The peak limit; the input is the given order.
@@ -40,6 +50,8 @@ struct ScheduleOptions {
   /// cost time; the search for buckets gets what that one leaves, and all of it if the first answer with buckets is
   /// shorter than any order alone.
   int64_t effort = -1;
+  /// The steps for a problem of so many nodes.
+  int64_t effortFor(NodeId nodes) const { return effort < 0 ? defaultEffort(nodes) : effort; }
   /// What schedule() (Lenses.h) minimizes; the core minimizes the makespan.
   Objective objective = Objective::Makespan;
   /// Are told of every trial of the search, in this order; not owned.
@@ -51,8 +63,8 @@ struct ScheduleOptions {
   /// Answers to begin from, for a problem with the same nodes and buckets; not owned. What they claim is not believed,
   /// and those above the limit are left out.
   std::vector<const Schedule *> known;
-  /// Ends all searches soon after somebody sets it, a signal for example; the answer is the best one so far. Equal input
-  /// gives equal answers only if nobody does. Not owned; null: never.
+  /// Ends all searches soon after somebody sets it, a signal for example; the answer is the best one so far. Equal
+  /// input gives equal answers only if nobody does. Not owned; null: never.
   const std::atomic<bool> *stop = nullptr;
   bool isStopped() const { return stop && *stop; }
   /// The names of lenses, and of phases of the search (Scheduler.md), that are left out.
@@ -61,16 +73,6 @@ struct ScheduleOptions {
   /// functions of the problem (MergeKey::cost and the like) are then called on these threads.
   Executor executor;
 };
-
-/// About a second on one core for both searches of problems of up to kMediumProblem nodes, less for small ones, of
-/// which a module may have many, and more for large ones: about 20 s for 100,000 nodes.
-inline constexpr int64_t kDefaultEffort = 3000000;
-inline constexpr NodeId kMediumProblem = 8000;
-inline constexpr int64_t kEffortPerNode = 140;
-inline constexpr int64_t defaultEffort(NodeId nodes) {
-  return std::min<int64_t>(kDefaultEffort, 400000 + int64_t(1000) * nodes) +
-         kEffortPerNode * std::max<NodeId>(nodes - kMediumProblem, 0);
-}
 
 /// Computing a bound takes the time of about N * N / kBoundDivisor steps (measured). It is computed if that is at most
 /// kBoundPercent of the effort.
