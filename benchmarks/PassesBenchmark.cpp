@@ -162,6 +162,9 @@ BENCHMARK_CAPTURE(runPass, sinkAfterReorderCompute,
 BENCHMARK_CAPTURE(runPass, orderCollectives, "comm-order-collectives")->Apply(sizes);
 BENCHMARK_CAPTURE(runPass, orderFsdp, "comm-order-fsdp")->Apply(sizes);
 BENCHMARK_CAPTURE(runPass, alignCosts, "comm-align-costs{profiles=h100-sxm,a100-sxm,b200-sxm}")->Apply(sizes);
-BENCHMARK_CAPTURE(runPass, seedPipeline, "reorder-comm-overlap{passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory}")->Apply(sizes);
+BENCHMARK_CAPTURE(
+    runPass, seedPipeline,
+    "reorder-comm-overlap{passes=comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory}")
+    ->Apply(sizes);
 
 } // namespace

@@ -290,8 +290,8 @@ void writeTrace(const Report &report, llvm::raw_ostream &os);
 /// draws them (lib/Report/Page). The page needs no network. O((operations + buffers) log operations).
 void writeHtml(const Report &report, llvm::raw_ostream &os);
 
-/// Writes the block that takes longest as a picture (SVG) of 1200 x 630 pixels: the lanes and the live bytes, before above
-/// after, on one axis of time. O(operations log operations).
+/// Writes the block that takes longest as a picture (SVG) of 1200 x 630 pixels: the lanes and the live bytes, before
+/// above after, on one axis of time. O(operations log operations).
 void writeCard(const Report &report, llvm::raw_ostream &os);
 
 } // namespace commsched

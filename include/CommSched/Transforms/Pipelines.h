@@ -24,7 +24,8 @@ namespace commsched {
 struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
   ListOption<std::string> passes{
       *this, "passes",
-      llvm::cl::desc("passes to run, in order, with or without options: comm-bucket{fsdp-only=true},cse; default: comm-schedule")};
+      llvm::cl::desc(
+          "passes to run, in order, with or without options: comm-bucket{fsdp-only=true},cse; default: comm-schedule")};
   Option<std::string> machine{
       *this, "machine",
       llvm::cl::desc("machine profile: the name of a shipped profile, or a path; default: that of "
@@ -81,10 +82,9 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
                                         llvm::cl::init(NoiseOptions().computeSpreadPermille),
                                         llvm::cl::desc("the same for all other operations")};
   Option<std::string> reportFile{*this, "report-file", llvm::cl::desc("write the report as JSON to this file")};
-  Option<std::string> timelineFile{
-      *this, "timeline-file",
-      llvm::cl::desc(
-          "write the timeline to this file: an HTML page if the name ends in .html, a picture for .svg, otherwise a Perfetto trace")};
+  Option<std::string> timelineFile{*this, "timeline-file",
+                                   llvm::cl::desc("write the timeline to this file: an HTML page if the name ends in "
+                                                  ".html, a picture for .svg, otherwise a Perfetto trace")};
   Option<std::string> searchLogFile{
       *this, "search-log-file",
       llvm::cl::desc("write the attempts of comm-schedule's search to this file, one JSON object per line")};

@@ -76,12 +76,7 @@ private:
     return success();
   }
 
-  SolverOptions solverOptions() const {
-    return {collectiveOrder,
-            bucketing,
-            bucketCapBytes,
-            effort};
-  }
+  SolverOptions solverOptions() const { return {collectiveOrder, bucketing, bucketCapBytes, effort}; }
 
   ParetoBlock solveBlock(const LoadedBlock &loaded, std::string name) {
     SolverOptions solver = solverOptions();

@@ -69,8 +69,7 @@ private:
   LoadOptions loadOptions() const { return solverOptions().load; }
 
   SolverOptions solverOptions() const {
-    SolverOptions solver(collectiveOrder, bucketing,
-                         bucketCapBytes, effort);
+    SolverOptions solver(collectiveOrder, bucketing, bucketCapBytes, effort);
     solver.schedule.memory = memory;
     return solver;
   }
