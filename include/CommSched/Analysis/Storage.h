@@ -122,7 +122,7 @@ private:
   /// unknown as that of the loaded memref.
   std::vector<StorageId> kept;
   bool loadsAddresses = false;
-  StorageId unknownId = -1; ///< -1 until an operation finds memory by itself
+  StorageId unknownId = -1;                            ///< -1 until an operation finds memory by itself
   llvm::DenseMap<mlir::StringAttr, StorageId> globals; ///< indexed by the name of a memref.global
   Bytes numArgumentBytes = 0;
   std::vector<mlir::Value> unknown;
