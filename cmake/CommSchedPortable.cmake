@@ -50,12 +50,21 @@ file(CONFIGURE OUTPUT "${COMMSCHED_PORTABLE_SOURCES}/exports.map" CONTENT "{ glo
 # commsched_portable(NAME OBJECTS-OF): a target with the objects of another one, stripped, with libstdc++ inside.
 function(commsched_portable target original)
   get_target_property(name ${original} OUTPUT_NAME)
+  if(NOT name)
+    set(name ${original})
+  endif()
   get_target_property(soversion ${original} SOVERSION)
   set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON LIBRARY_OUTPUT_DIRECTORY "${COMMSCHED_PORTABLE_DIR}"
-    OUTPUT_NAME "$<IF:$<BOOL:${name}>,${name},${original}>" LINKER_LANGUAGE CXX BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN"
+    OUTPUT_NAME "${name}" LINKER_LANGUAGE CXX BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN"
     INSTALL_RPATH_USE_LINK_PATH OFF)
   if(soversion)
     set_target_properties(${target} PROPERTIES SUFFIX ".so.${soversion}")
+    # A library of the version before would travel in the wheel, too.
+    file(GLOB old "${COMMSCHED_PORTABLE_DIR}/lib${name}.so.*")
+    list(REMOVE_ITEM old "${COMMSCHED_PORTABLE_DIR}/lib${name}.so.${soversion}")
+    if(old)
+      file(REMOVE ${old})
+    endif()
   endif()
   target_link_options(${target} PRIVATE -static-libstdc++ -s -Wl,--gc-sections)
 endfunction()
