@@ -2,6 +2,11 @@
 # Installs what CommSched needs and is not there yet: Debian packages, and a Python environment in build/venv.
 # scripts/test.sh and scripts/demo.sh source this file; by itself it only installs.
 #
+#   scripts/setup.sh [--without-python | --style]
+#
+#   --without-python   leave out the Python environment
+#   --style            install only what scripts/check-style.sh runs, without clang-tidy, and uv
+#
 # Works on Debian 12 as root or with sudo. LLVM 22 comes from the suite bookworm-security. A second call finds everything
 # in place and changes nothing.
 
@@ -72,26 +77,39 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 }
 
+# Installs lists of Python packages, in the versions of python/lock.txt: install_lists VENV -r LIST...
+install_lists() {
+  local venv=$1
+  shift
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -c python/lock.txt "$@"
+}
+
+# Makes build/venv, if it is not there, with Debian's Python.
+ensure_venv() {
+  local python=/usr/bin/python3
+  [ -x "$python" ] || python=python3
+  [ -x build/venv/bin/python ] || "$python" -m venv build/venv
+}
+
 # Installs the Python packages of a list that a part of the tests needs, and says what is left out if they cannot be installed.
 install_optional() {
-  "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2" && return
+  install_lists "$1" -r "$2" && return
   say "left out: $3, for what $2 lists cannot be installed here"
   return 1
 }
 
-# The Python environment: what python/requirements.txt, -jax.txt and -cuda.txt list. A package index without XLA's plugin or NVIDIA's packages
-# costs the tests that need them, and nothing else.
+# The Python environment: what python/requirements.txt, -style.txt, -jax.txt and -cuda.txt list. A package index without XLA's plugin or
+# NVIDIA's packages costs the tests that need them, and nothing else.
 install_python() {
-  local venv=build/venv stamp=build/venv/requirements-stamp python=/usr/bin/python3 want
-  [ -x "$python" ] || python=python3
-  want=$(cat python/requirements.txt python/requirements-jax.txt python/requirements-cuda.txt | sha256sum)
+  local venv=build/venv stamp=build/venv/requirements-stamp want
+  want=$(cat python/requirements.txt python/requirements-{style,jax,cuda}.txt python/lock.txt | sha256sum)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
-    say "Python packages: build/venv has what python/requirements.txt, -jax.txt and -cuda.txt list"
+    say "Python packages: build/venv has what python/requirements.txt, -style.txt, -jax.txt and -cuda.txt list"
     return
   fi
-  say "Python packages: installing python/requirements.txt, -jax.txt and -cuda.txt into build/venv (torch and jax are large)"
-  [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt
+  say "Python packages: installing python/requirements.txt, -style.txt, -jax.txt and -cuda.txt into build/venv (torch and jax are large)"
+  ensure_venv
+  install_lists "$venv" -r python/requirements.txt -r python/requirements-style.txt
   install_optional "$venv" python/requirements-jax.txt "the tests of commsched.jax" || return 0
   install_optional "$venv" python/requirements-cuda.txt "the tests against NVIDIA's headers, NVRTC and ptxas" || return 0
   echo "$want" >"$stamp"
@@ -162,6 +180,16 @@ setup() {
   require_tools
 }
 
+# Installs what scripts/check-style.sh needs to run everything but clang-tidy, which needs a built tree.
+setup_style() {
+  COMMSCHED_DEBIAN_PACKAGES=(ca-certificates clang-format-22 git python3 python3-venv)
+  mkdir -p build
+  install_packages
+  say "Python packages: installing python/requirements-style.txt into build/venv"
+  ensure_venv
+  install_lists build/venv -r python/requirements-style.txt
+}
+
 # Configures build/ once and builds the given targets (all of them without arguments).
 build_tree() {
   local options=(-DCOMMSCHED_ENABLE_MPI=OFF -DCOMMSCHED_ENABLE_BENCHMARKS=OFF)
@@ -189,6 +217,11 @@ print_skipped() {
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   set -euo pipefail
   cd "$(dirname "$0")/.."
-  setup yes
+  case "${1:-}" in
+  "") setup yes ;;
+  --without-python) setup yes without-python ;;
+  --style) setup_style ;;
+  *) fail "unknown argument $1: scripts/setup.sh [--without-python | --style]" ;;
+  esac
   say "everything is installed"
 fi

@@ -4,7 +4,7 @@
 #
 #   scripts/test-wheel.sh [--no-build]
 #
-#   --no-build   take the wheel that is in build/wheel
+#   --no-build   take the wheel that is in build/wheel, and the tools that are in build/bin
 #
 # Needs root or sudo, debootstrap and a Debian mirror. The bare system is made once, in build/bare, and takes minutes and 300 MB;
 # that is why scripts/test.sh does not call this script. It is run before a release.
@@ -18,10 +18,16 @@ bare=build/bare example=docs/examples/hide_one_gather.mlir program=test/Run/coll
 limit=$((60 * 1000 * 1000))
 
 if [ "$build" = yes ]; then
+  require_tools
+  mkdir -p build
+  say "building the tools (build/)"
+  build_tree comm-opt comm-run
   say "building the wheel (build/wheel)"
   rm -rf build/wheel
   python3 -m venv build/wheel-venv
-  build/wheel-venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps -w build/wheel ./python
+  # What builds the wheel has the versions of the lock. Older releases of pip read the first variable for that, newer ones the second.
+  PIP_CONSTRAINT=$PWD/python/lock.txt PIP_BUILD_CONSTRAINT=$PWD/python/lock.txt \
+    build/wheel-venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps -w build/wheel ./python
 fi
 wheels=(build/wheel/*.whl)
 wheel=${wheels[0]}
