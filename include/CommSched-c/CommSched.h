@@ -32,7 +32,7 @@
 extern "C" {
 #endif
 
-/** The library's version, such as "0.1.0". */
+/** The library's version, such as "0.2.0". */
 COMMSCHED_EXPORT const char *commschedGetVersion(void);
 
 /*===--- Contexts and their messages ------------------------------------------------------===*/

@@ -30,7 +30,7 @@ void registerAllExtensions(mlir::DialectRegistry &registry);
 /// Calling it twice is harmless.
 void registerAllPasses();
 
-/// The project's version, such as "0.1.0".
+/// The project's version, such as "0.2.0".
 const char *getVersion();
 
 } // namespace commsched
