@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# clang-format and clang-tidy over the C++ files that changed; ruff, mypy and import-linter over the Python files.
+# clang-format and clang-tidy over the C++ files that changed; ruff, mypy and import-linter over the Python files; check-jsonschema and
+# zizmor over the workflows of GitHub Actions.
 #
 #   scripts/check-style.sh [--all] [--fix] [BASE]
 #
@@ -58,7 +59,39 @@ check_python() {
   echo "style: ruff, mypy and import-linter have nothing to say about ${#files[@]} Python files"
 }
 
+# The workflows, the actions and dependabot.yml fit their schemas, which check-jsonschema has inside, and have none of the weaknesses that zizmor
+# knows. Neither asks the network. python/requirements-style.txt says why actionlint is not here.
+check_workflows() {
+  local tool schema zizmor files
+  for tool in check-jsonschema zizmor; do
+    python_tool "$tool" >/dev/null || {
+      echo "style: workflows left out, $tool is not installed (scripts/setup.sh installs it into build/venv)"
+      return 0
+    }
+  done
+  schema=$(python_tool check-jsonschema) zizmor=$(python_tool zizmor)
+  mapfile -t files < <(git ls-files '.github/workflows/*.yml' '.github/actions/*/action.yml' .github/dependabot.yml)
+  {
+    "$schema" --builtin-schema vendor.github-workflows .github/workflows/*.yml &&
+      "$schema" --builtin-schema vendor.github-actions .github/actions/*/action.yml &&
+      "$schema" --builtin-schema vendor.dependabot .github/dependabot.yml
+  } >build/workflows.log 2>&1 || {
+    cat build/workflows.log
+    return 1
+  }
+  "$zizmor" --offline --quiet --no-progress "${files[@]}" >build/workflows.log || {
+    cat build/workflows.log
+    return 1
+  }
+  echo "style: check-jsonschema and zizmor have nothing to say about ${#files[@]} files of workflows"
+}
+
 mkdir -p build
+if [ "$all" = yes ] || [ -n "$(git diff --name-only "$base" -- .github)" ]; then
+  check_workflows
+else
+  echo "style: no workflow changed since $(git rev-parse --short "$base")"
+fi
 if [ "$all" = yes ] || [ "$fix" = yes ] || [ -n "$(git diff --name-only "$base" -- '*.py' '*.pyi' python/pyproject.toml)" ]; then
   check_python
 else
