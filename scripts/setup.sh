@@ -101,7 +101,7 @@ install_optional() {
 # The Python environment: what python/requirements.txt, -style.txt, -jax.txt and -cuda.txt list. A package index without XLA's plugin or
 # NVIDIA's packages costs the tests that need them, and nothing else.
 install_python() {
-  local venv=build/venv stamp=build/venv/requirements-stamp want
+  local venv=build/venv stamp=build/venv/requirements-stamp want complete=yes
   want=$(cat python/requirements.txt python/requirements-{style,jax,cuda}.txt python/lock.txt | sha256sum)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
     say "Python packages: build/venv has what python/requirements.txt, -style.txt, -jax.txt and -cuda.txt list"
@@ -110,9 +110,9 @@ install_python() {
   say "Python packages: installing python/requirements.txt, -style.txt, -jax.txt and -cuda.txt into build/venv (torch and jax are large)"
   ensure_venv
   install_lists "$venv" -r python/requirements.txt -r python/requirements-style.txt
-  install_optional "$venv" python/requirements-jax.txt "the tests of commsched.jax" || return 0
-  install_optional "$venv" python/requirements-cuda.txt "the tests against NVIDIA's headers, NVRTC and ptxas" || return 0
-  echo "$want" >"$stamp"
+  install_optional "$venv" python/requirements-jax.txt "the tests of commsched.jax" || complete=no
+  install_optional "$venv" python/requirements-cuda.txt "the tests against NVIDIA's headers, NVRTC and ptxas" || complete=no
+  [ "$complete" = no ] || echo "$want" >"$stamp"
 }
 
 # Headers of further releases of CUDA, each with its packages, in build/cuda/RELEASE: the tests compile our declarations against each.
