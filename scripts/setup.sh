@@ -98,20 +98,21 @@ install_optional() {
   return 1
 }
 
-# The Python environment: what python/requirements.txt, -style.txt, -jax.txt and -cuda.txt list. A package index without XLA's plugin or
-# NVIDIA's packages costs the tests that need them, and nothing else.
+# The Python environment: what python/requirements.txt and -style.txt list, and the lists of parts of the tests. A package index without
+# XLA's plugin, NVIDIA's packages or mkdocs costs the tests that need them, and nothing else.
 install_python() {
   local venv=build/venv stamp=build/venv/requirements-stamp want complete=yes
-  want=$(cat python/requirements.txt python/requirements-{style,jax,cuda}.txt python/lock.txt | sha256sum)
+  want=$(cat python/requirements.txt python/requirements-{style,jax,cuda,docs}.txt python/lock.txt | sha256sum)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
-    say "Python packages: build/venv has what python/requirements.txt, -style.txt, -jax.txt and -cuda.txt list"
+    say "Python packages: build/venv has what python/requirements.txt, -style.txt, -jax.txt, -cuda.txt and -docs.txt list"
     return
   fi
-  say "Python packages: installing python/requirements.txt, -style.txt, -jax.txt and -cuda.txt into build/venv (torch and jax are large)"
+  say "Python packages: installing python/requirements.txt and its further lists into build/venv (torch and jax are large)"
   ensure_venv
   install_lists "$venv" -r python/requirements.txt -r python/requirements-style.txt
   install_optional "$venv" python/requirements-jax.txt "the tests of commsched.jax" || complete=no
   install_optional "$venv" python/requirements-cuda.txt "the tests against NVIDIA's headers, NVRTC and ptxas" || complete=no
+  install_optional "$venv" python/requirements-docs.txt "the site of the documentation and its test" || complete=no
   [ "$complete" = no ] || echo "$want" >"$stamp"
 }
 

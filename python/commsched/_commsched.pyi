@@ -5,7 +5,8 @@
 
 from collections.abc import Callable
 
-class Error(RuntimeError): ...
+class Error(RuntimeError):
+    """The library refused its input, or a pass failed. The text holds its messages, with their places."""
 
 class Program:
     def __init__(self, source: bytes, name: str = "<memory>", allow_unregistered: bool = False) -> None: ...

@@ -97,8 +97,9 @@ class Browser:
             self.note(message)
 
     def open(self, address: str) -> None:
-        """Opens a file and waits until it is loaded. A page that is open at another fragment is loaded anew."""
-        for url, protocol in (("about:blank", "about:"), (address, "file:")):
+        """Opens a page and waits until it is loaded. A page that is open at another fragment is loaded anew."""
+        for url in ("about:blank", address):
+            protocol = url.partition(":")[0] + ":"
             self.call("Page.navigate", url=url)
             while self.ask("location.protocol + document.readyState") != protocol + "complete":
                 time.sleep(0.02)

@@ -3,11 +3,13 @@
 
 """CommSched for PyTorch: schedules graphs of torch.compile and AOT autograd so that communication hides.
 
-import commsched.torch as ct
-gm, report = ct.schedule_overlap(gm)             # one post-AOT graph
-text = ct.export_mlir(gm)                        # the same as a module of comm operations
-step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
-machine = ct.calibrate()                         # a profile of the running job, for the option `machine`
+    import commsched.torch as ct
+    gm, report = ct.schedule_overlap(gm)             # one post-AOT graph
+    text = ct.export_mlir(gm)                        # the same as a module of comm operations
+    step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
+    machine = ct.calibrate()                         # a profile of the running job, for the option `machine`
+
+docs/guide/PyTorch.md describes the options and what is understood.
 """
 
 from . import pytorch
