@@ -34,7 +34,7 @@ uv=build/venv/bin/uv
 [ -x "$uv" ] || uv=$(command -v uv) || fail "uv is missing; scripts/setup.sh --style installs it into build/venv"
 
 # The lists that scripts/setup.sh and scripts/test-wheel.sh install, and those of an environment with torchtitan.
-lists=(python/requirements.txt python/requirements-{style,jax,cuda,wheel}.txt)
+lists=(python/requirements.txt python/requirements-{style,jax,cuda,docs,wheel}.txt)
 titan_lists=(python/requirements.txt python/requirements-torchtitan.txt)
 
 # Writes a lock: compile LOCK LIST...
