@@ -113,6 +113,8 @@ json::Array commsched::toJSON(ArrayRef<PassRecord> passes) {
       object["regret_ppm"] = *record.regretPpm;
     if (record.leastOrder)
       object["all_orders_lower_bound_ns"] = *record.leastOrder;
+    if (record.leastSchedule)
+      object["all_schedules_lower_bound_ns"] = *record.leastSchedule;
     if (record.certifiedBound)
       object["certified_lower_bound_ns"] = *record.certifiedBound;
     if (record.certifiedRegretPpm)

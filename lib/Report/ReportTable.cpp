@@ -203,6 +203,7 @@ static void printProofs(const Report &report, const BlockReport &block, raw_ostr
       printLine(os, name, "", formatNs(*bound),
                 makespan < *bound ? what.str() : formatv("{0}; at most {1} from optimal", what, gap).str());
     };
+    print("all schedules", pass.leastSchedule, pass.makespan.after, "every order of all buckets was searched");
     print("all orders", pass.leastOrder, pass.makespan.after, "every order that merges nothing was searched");
     print("certificate", pass.certifiedBound, pass.certifiedMakespan.value_or(0), "proven by the certificate");
     printOtherCosts(pass, os);

@@ -13,6 +13,7 @@
 
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Answer/Explain.h"
+#include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
@@ -220,6 +221,89 @@ TEST(Scheduler, SaysTheLeastOfAllOrders) {
     ASSERT_EQ(schedule(problem, options).leastOrder.value_or(best), best) << "seed " << seed;
   }
   EXPECT_GE(said, leastOf(int64_t(60)));
+}
+
+/// The shortest of all orders of all buckets within a limit. Numbers of buckets count through all starts like digits,
+/// so the same buckets come several times.
+Ns shortestOfAllBuckets(const Problem &problem, Bytes limit) {
+  std::vector<NodeId> starts;
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (problem.nodes[node].mergeKey != kNone && isMergeable(problem, node))
+      starts.push_back(node);
+  const size_t digits = starts.size();
+  std::vector<size_t> bucketOf(digits, 0), formOf(digits, 0);
+  auto count = [&](std::vector<size_t> &number, size_t base) {
+    for (size_t &digit : number) {
+      if (++digit < base)
+        return true;
+      digit = 0;
+    }
+    return false;
+  };
+  Ns best = std::numeric_limits<Ns>::max();
+  do {
+    do {
+      std::vector<Bucket> buckets;
+      for (size_t index = 0; index < digits; ++index) {
+        Bucket bucket;
+        bucket.form = formOf[index] ? BucketForm::Packed : BucketForm::Coalesced;
+        for (size_t member = 0; member < digits; ++member)
+          if (bucketOf[member] == index)
+            bucket.members.push_back(starts[member]);
+        if (bucket.members.size() > 1)
+          buckets.push_back(std::move(bucket));
+      }
+      const bool isTooLarge = llvm::any_of(buckets, [&](const Bucket &bucket) {
+        Bytes bytes = 0;
+        for (NodeId member : bucket.members)
+          bytes += problem.nodes[member].bytes;
+        const Bytes cap = problem.mergeKeys[problem.nodes[bucket.members.front()].mergeKey].cap;
+        return cap >= 0 && bytes > cap;
+      });
+      const bool packs = llvm::any_of(buckets, [](const Bucket &b) { return b.form == BucketForm::Packed; });
+      if (isTooLarge || (packs && !problem.copyCost))
+        continue;
+      llvm::Expected<ExpandedProblem> merged = expandBuckets(problem, buckets);
+      if (!merged) {
+        llvm::consumeError(merged.takeError());
+        continue;
+      }
+      Order prefix;
+      std::vector<bool> done(merged->problem.size());
+      best = std::min(best, shortestFrom(merged->problem, limit, prefix, done));
+    } while (count(formOf, 2));
+  } while (count(bucketOf, digits));
+  return best;
+}
+
+// What a search says of all orders of all buckets is true, with and without a limit, with caps and kept orders.
+TEST(Scheduler, SaysTheLeastOfAllSchedules) {
+  int64_t said = 0, shorter = 0;
+  for (uint64_t seed = 1; seed <= portion(uint64_t(400)); ++seed) {
+    RandomOptions shape;
+    shape.nodes = 5;
+    shape.chanceOfStart = 60;
+    shape.chanceOfMergeable = 95;
+    shape.mergeKinds = seed % 3 == 0 ? 1 : 3;
+    shape.collectiveOrder = seed % 5 == 0 ? CollectiveOrder::Program : CollectiveOrder::Free;
+    Problem problem = randomProblem(seed, shape);
+    if (problem.size() > 9 || problem.hasContention())
+      continue;
+    ScheduleOptions options;
+    options.collectiveOrder = shape.collectiveOrder;
+    options.memory.limit = seed % 2 == 0 ? kUnlimited : peakOf(problem, identityOrder(problem));
+    Schedule result = scheduleCore(problem, options);
+    ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result));
+    if (!result.leastSchedule)
+      continue;
+    ++said;
+    const Ns best = shortestOfAllBuckets(problem, result.limit);
+    ASSERT_EQ(*result.leastSchedule, best) << "seed " << seed;
+    ASSERT_EQ(result.makespan, best) << "seed " << seed;
+    shorter += result.leastOrder.value_or(best) > best;
+  }
+  EXPECT_GE(said, leastOf(int64_t(20)));
+  EXPECT_GE(shorter, leastOf(int64_t(1)));
 }
 
 /// Checks that the outcomes of all starts account for all exposed time.

@@ -80,8 +80,9 @@ struct PassRecord {
   Objective objective = Objective::Makespan;
   /// The log of the search (SearchLog), if the journal asks for it.
   std::string searchLog;
-  /// The least makespan of all orders of the block that merge nothing, if the search enumerated all of them, ns.
-  std::optional<Ns> leastOrder;
+  /// The least makespan of all orders of the block that merge nothing, and of all orders and buckets, if the search
+  /// enumerated all of them, ns.
+  std::optional<Ns> leastOrder, leastSchedule;
   /// The certificate of the answer (Certificate.h), if the journal asks for it.
   std::string certificate;
   /// The makespan of which the certificate is, and the bound that it proves, ns.

@@ -142,5 +142,6 @@ Schedule commsched::scheduleWithinArena(const Problem &problem, const ScheduleOp
   best.answer.arena = best.arena;
   // Other limits have other best orders.
   best.answer.leastOrder.reset();
+  best.answer.leastSchedule.reset();
   return std::move(best.answer);
 }

@@ -107,6 +107,7 @@ Schedule commsched::scheduleFromPeakOfInput(const Problem &problem, const Schedu
   least.steps = answer.steps;
   least.incumbents = answer.incumbents;
   least.leastOrder = answer.leastOrder;
+  least.leastSchedule = answer.leastSchedule;
   least.defect = answer.defect;
   return least;
 }

@@ -76,7 +76,7 @@ private:
   struct Facts {
     int64_t steps = 0;
     int32_t incumbents = 0;
-    std::optional<Ns> leastOrder;
+    std::optional<Ns> leastOrder, leastSchedule;
     std::string defect;
   };
 
@@ -98,7 +98,7 @@ private:
   /// Chooses between `first`, the answer as planned, and those that are found from now on.
   Schedule chooseFrom(Schedule first) {
     limit = first.limit;
-    facts = {first.steps, first.incumbents, first.leastOrder, first.defect};
+    facts = {first.steps, first.incumbents, first.leastOrder, first.leastSchedule, first.defect};
     input = play(problem, identityOrder(problem));
     isIncumbent = first.inputPeak <= limit;
     Makespans makespans = play(first);
@@ -360,6 +360,7 @@ private:
     answer.steps = facts.steps;
     answer.incumbents = facts.incumbents;
     answer.leastOrder = facts.leastOrder;
+    answer.leastSchedule = facts.leastSchedule;
     answer.defect = facts.defect;
     return answer;
   }

@@ -37,11 +37,13 @@ Schedule commsched::scheduleWithVariants(const Problem &problem, const ScheduleO
   Schedule first = inner(problem, options);
   // A variant may be shorter than every order without one.
   first.leastOrder.reset();
+  first.leastSchedule.reset();
   std::optional<Schedule> alone = orderAloneOf(problem, options, first, inner);
   Schedule answer = chooseFrom(problem, options, std::move(first), inner);
   if (!alone)
     return answer;
   alone->leastOrder.reset();
+  alone->leastSchedule.reset();
   Schedule other = chooseFrom(problem, options, std::move(*alone), inner);
   const bool isShorter = other.makespan < answer.makespan;
   Schedule &taken = isShorter ? other : answer;

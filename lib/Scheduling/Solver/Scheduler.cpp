@@ -142,6 +142,7 @@ private:
     joint->run(steps, target);
     count(*joint);
     take(*joint, result);
+    result.leastSchedule = joint->leastOfAllSchedules();
   }
 
   /// An order within the limit, or as close to it as the share of the effort for that allows.

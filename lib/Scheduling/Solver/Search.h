@@ -46,6 +46,7 @@ public:
   /// The least makespan of all orders within the limit without buckets, if all of them were enumerated, ns. Contention
   /// is left out, so it is a bound with it.
   std::optional<Ns> leastOfAllOrders() const { return state.leastOfAllOrders(); }
+  std::optional<Ns> leastOfAllSchedules() const { return state.leastOfAllSchedules(); }
 
 private:
   /// Lets tests offer wrong schedules, which no decode produces.

@@ -29,7 +29,7 @@ static constexpr int32_t kDeadlineRounds = 3;
 static constexpr SearchPhase kPhases[] = {
     {"portfolio", 100, decodePortfolio}, {"deadlines", 20, decodeDeadlines},
     {"exact", 30, searchExactly},        {"moves", 95, moveNodes},
-    {"exact", 100, searchExactly},
+    {"exact", 100, searchExactly},       {"buckets", 100, searchBuckets},
 };
 
 llvm::ArrayRef<SearchPhase> commsched::searchPhases() { return kPhases; }

@@ -36,6 +36,8 @@ void decodePortfolio(SearchState &state);
 void decodeDeadlines(SearchState &state);
 /// Enumerates the orders of the answer's problem, buckets carried out, if it is small enough (ExactSearch.h).
 void searchExactly(SearchState &state);
+/// Enumerates all buckets of a few collectives, and the orders of each, if the problem is small enough.
+void searchBuckets(SearchState &state);
 /// Moves single nodes of the answer's order and changes its buckets (LocalMoves.h). With buckets, and in small
 /// problems, this is simulated annealing (S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, "Optimization by simulated
 /// annealing", Science 220, 1983): moves may lengthen the order, less and less. With contention, moves change no

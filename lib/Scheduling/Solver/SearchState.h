@@ -80,11 +80,17 @@ public:
   /// The best policy that was decoded.
   const Policy &bestPolicy() const { return shortestPolicy; }
   std::optional<Ns> leastOfAllOrders() const { return leastOrder; }
+  std::optional<Ns> leastOfAllSchedules() const { return leastSchedule; }
   /// All orders of the problem without buckets were looked at, and this is the least makespan of those within the
   /// limit, without contention, ns.
   void knowLeastOfAllOrders(Ns makespan) { leastOrder = makespan; }
   /// Nothing is shorter than the answer.
   void knowShortest() { optimal = true; }
+  /// Nothing is shorter than the answer: all orders of all buckets were looked at.
+  void knowLeastOfAllSchedules() {
+    knowShortest();
+    leastSchedule = makespan();
+  }
 
   /// Decodes policies one after the other, as far as the effort allows, and takes what is shorter.
   void decodeAll(llvm::ArrayRef<Policy> policies);
@@ -139,7 +145,7 @@ private:
   Policy shortestPolicy;
   Ns shortestDecode = kFailed;
   bool isRefused = false, optimal = false;
-  std::optional<Ns> leastOrder;
+  std::optional<Ns> leastOrder, leastSchedule;
   llvm::StringRef phase;
   /// What was spent when the search last ended is `spentBeforeRun`.
   int64_t effort = 0, budget = 0, numSpent = 0, spentBeforeRun = 0;

@@ -249,6 +249,7 @@ private:
     record.regretPpm = work.schedule.regretPpm;
     record.searchLog = work.record.searchLog;
     record.leastOrder = work.schedule.leastOrder;
+    record.leastSchedule = work.schedule.leastSchedule;
     Block &block = work.loaded.nodes.getBlock();
     if (PassJournal *journal = journalOf(block.getParentOp()->getContext()); journal->certifies) {
       const Problem &problem = work.loaded.problem;

@@ -76,6 +76,8 @@ struct Schedule {
   int32_t incumbents = 0;
   /// The least makespan of all orders within the limit that merge nothing, if the search enumerated all of them, ns.
   std::optional<Ns> leastOrder;
+  /// The least makespan of all orders and buckets within the limit, if the search enumerated all of them, ns.
+  std::optional<Ns> leastSchedule;
   /// The shortest order of the given problem that a search for the order alone found; empty if there was none.
   Order orderAlone;
   /// What was minimized: the objective that was asked for, or the makespan, if `whyMakespan` says why nothing was done
