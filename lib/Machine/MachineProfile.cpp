@@ -439,8 +439,9 @@ LaneSharing readLanes(Reader &root) {
 }
 
 void readMachine(Reader root, MachineModel &machine) {
-  root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes",
-             "links", "nccl", "resources", "collectives", "ops", "contention", "variants", "calibration"});
+  root.only({"$schema", "schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads",
+             "lanes", "links", "nccl", "resources", "collectives", "ops", "contention", "variants", "calibration"});
+  root.string("$schema", llvm::StringRef(""));
   if (root.integer("schema_version", 1) != kSchemaVersion)
     root.fail("schema_version", "expected " + llvm::Twine(kSchemaVersion));
   machine.name = root.string("name");
@@ -543,6 +544,8 @@ llvm::Expected<MachineModel> MachineModel::parse(llvm::StringRef text, llvm::Str
   readMachine(Reader(*object, "", error), machine);
   if (!error.empty())
     return failure(error);
+  // The place of the schema, for editors: it depends on where the file is, and is not part of the machine.
+  document->getAsObject()->erase("$schema");
   machine.document = std::move(*document);
   return machine;
 }

@@ -264,6 +264,15 @@ TEST(MachineModel, ShippedProfilesAreCanonicalAndGiveTheirSources) {
   EXPECT_EQ(llvm::cantFail(MachineModel::load(path)).toJSON(), (*file)->getBuffer().str());
 }
 
+// The schema's place is for editors, and only at the top. Profiles that are derived from this one are elsewhere.
+TEST(MachineModel, ReadsTheNameOfASchemaAndForgetsIt) {
+  MachineModel machine = llvm::cantFail(MachineModel::parse(edited("$schema", "../schemas/profile.schema.json")));
+  EXPECT_EQ(machine.toJSON(), llvm::cantFail(MachineModel::parse(kMinimal)).toJSON());
+  EXPECT_EQ(errorOf(edited("$schema", 1)), "machine 'x.json': field '$schema': expected a non-empty string");
+  EXPECT_EQ(errorOf(edited("node.$schema", "x")), "machine 'x.json': field 'node.$schema': unknown field");
+  EXPECT_EQ(errorOf(edited("$id", "x")), "machine 'x.json': field '$id': unknown field");
+}
+
 // The profile with waves of tiles is the other one in everything else.
 TEST(MachineModel, TheProfileWithTilesDiffersInThemAlone) {
   auto document = [](const char *name) {

@@ -253,7 +253,8 @@ public:
   static std::vector<std::string> available();
 
   /// The profile as canonical JSON: sorted keys, two blanks of indentation, and the shortest digits that read back
-  /// exactly. Parsing and printing it again gives the same text.
+  /// exactly. Parsing and printing it again gives the same text. The key `$schema` is left out: it names a place
+  /// relative to the file.
   std::string toJSON() const;
 
   /// Whether any measured point or operation has an error bar.
