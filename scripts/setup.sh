@@ -149,7 +149,7 @@ install_package() {
   # The names of the Python files count too: the installation maps each module to its file.
   want=$({
     find python/commsched python/commsched_tools python/commsched_verify python/packaging -name '*.py' | sort
-    cat python/pyproject.toml python/CMakeLists.txt python/src/* machines/* build/lib/libCommSched-c.so
+    cat python/pyproject.toml python/CMakeLists.txt python/src/* machines/* schemas/* build/lib/libCommSched-c.so
   } | sha256sum)
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return
   say "Python packages: installing commsched from this tree into build/venv"

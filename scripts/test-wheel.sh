@@ -68,6 +68,9 @@ inside '! ls -d /usr/lib/llvm* /usr/bin/*clang* /usr/bin/gcc 2>/dev/null
   python3 -m venv venv
   venv/bin/pip install --quiet --disable-pip-version-check --no-index ./*.whl'
 
+# Profiles name their schema by its place beside them.
+inside 'cd venv/lib/python3*/site-packages/commsched/machines && test -f ../schemas/profile.schema.json'
+
 say "scheduling, running and checking programs there"
 inside 'PATH=$PWD/venv/bin:$PATH
   comm-opt hide_one_gather.mlir --reorder-comm-overlap --comm-certificate=cert >scheduled.mlir

@@ -31,6 +31,11 @@ foreach(program embed embed-c)
   message(STATUS "${program} ran")
 endforeach()
 
+# Installed profiles name their schema by its place beside them.
+if(NOT EXISTS "${prefix}/share/commsched/schemas/profile.schema.json")
+  message(FATAL_ERROR "the schema of profiles was not installed beside the profiles")
+endif()
+
 # The installed tools and plug-in work from where they are.
 run("${prefix}/bin/comm-opt" --version)
 file(GLOB plugin "${prefix}/lib*/CommSchedPlugin.so" "${prefix}/lib*/*/CommSchedPlugin.so")
