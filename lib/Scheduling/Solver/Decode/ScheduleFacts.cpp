@@ -46,6 +46,7 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
   findIssueOrder();
   findFeeders();
   findExclusiveProducers();
+  findStages();
   findPaths();
   measureLanes();
 }
@@ -129,6 +130,25 @@ void ScheduleFacts::findExclusiveProducers() {
   }
 }
 
+void ScheduleFacts::findStages() {
+  const NodeId size = problem.size();
+  std::vector<bool> isResult(size, false);
+  for (NodeId node = 0; node < size; ++node) {
+    const NodeKind kind = problem.nodes[node].kind;
+    llvm::ArrayRef<NodeId> inputs = problem.preds[node];
+    isResult[node] = kind == NodeKind::Wait || (kind == NodeKind::Compute && !inputs.empty() &&
+                                                llvm::all_of(inputs, [&](NodeId input) { return isResult[input]; }));
+  }
+  isStage.assign(size, false);
+  for (NodeId node = size - 1; node >= 0; --node) {
+    llvm::ArrayRef<NodeId> users = problem.succs[node];
+    isStage[node] = problem.nodes[node].kind == NodeKind::Compute && isResult[node] && !users.empty() &&
+                    llvm::all_of(users, [&](NodeId user) {
+                      return problem.nodes[user].kind == NodeKind::Start || isStage[user];
+                    });
+  }
+}
+
 void ScheduleFacts::findPaths() {
   tail.assign(problem.size(), 0);
   for (NodeId node = problem.size() - 1; node >= 0; --node) {
@@ -187,7 +207,7 @@ Reference::Reference(const ScheduleFacts &facts, Order given) : order(std::move(
     for (NodeId user : problem.succs[node]) {
       const Node &info = problem.nodes[user];
       bool passesOn = info.kind == NodeKind::Wait || info.kind == NodeKind::Start ||
-                      (info.kind == NodeKind::Compute && info.cost == 0);
+                      (info.kind == NodeKind::Compute && (info.cost == 0 || facts.isStage[user]));
       bool isLast = need[user] == kNever && problem.succs[user].empty();
       need[node] = std::min(need[node], passesOn ? need[user] : isLast ? kNever : position[user]);
       firstUser[node] = std::min(firstUser[node], passesOn ? firstUser[user] : position[user]);

@@ -43,7 +43,9 @@ BucketMoves::BucketMoves(const ScheduleFacts &facts, const BucketedOrder &order,
   std::vector<char> isNeeded(problem.size(), 0);
   for (NodeId node = problem.size() - 1; node >= 0; --node) {
     isNeeded[node] = llvm::any_of(problem.succs[node], [&](NodeId user) {
-      return isNeeded[user] || (problem.nodes[user].kind != NodeKind::Wait && problem.nodes[user].cost > 0);
+      const Node &info = problem.nodes[user];
+      const bool computes = info.kind == NodeKind::Compute || info.kind == NodeKind::Hybrid;
+      return isNeeded[user] || (computes && info.cost > 0 && !facts.isStage[user]);
     });
     if (!isNeeded[node] && !lists[node].empty())
       withProducers.push_back(node);
