@@ -89,6 +89,8 @@ public:
   /// The operations that come before `op` because they allocate storage of which it writes a part.
   ArrayRef<Operation *> allocatorsOfPlaces(Operation *op) const { return storage.allocatorsOfPlaces(op); }
   int32_t numPlaces() const { return static_cast<int32_t>(storage.classes().size() + 1 + resources.size()); }
+  /// The places that an operation with unknown effects may write.
+  ArrayRef<int32_t> placesOfUnknownEffects() const { return reached; }
 
 private:
   int32_t placeOf(StorageId id) const {
@@ -432,6 +434,30 @@ std::vector<DependenceReason> commsched::explainDependences(const BlockNodes &no
     }
     reason += known.size();
   }
+  return result;
+}
+
+IndexLists commsched::computeWriters(const BlockNodes &nodes, const StorageMap &storage) {
+  AccessCollector collected(nodes, storage);
+  llvm::SmallVector<int32_t> reached(collected.placesOfUnknownEffects());
+  llvm::sort(reached);
+  reached.erase(llvm::unique(reached), reached.end());
+  IndexLists written;
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    llvm::SmallVector<int32_t> places;
+    for (Access access : collected.accesses[id])
+      if (access.write)
+        places.push_back(access.place);
+    if (collected.barrier[id])
+      llvm::append_range(places, reached);
+    llvm::sort(places);
+    places.erase(llvm::unique(places), places.end());
+    written.append(places);
+  }
+  IndexLists ofPlaces = written.transposed(collected.numPlaces()), result;
+  const auto numClasses = static_cast<int32_t>(storage.classes().size());
+  for (int32_t id = 0; id < numClasses; ++id)
+    result.append(ofPlaces[storage.classes()[id].unknownOrigin ? numClasses : id]);
   return result;
 }
 

@@ -42,6 +42,7 @@ MAY = {
     "Report": ["Analysis", "Dialect", "Machine", "Scheduling", *MODEL],
     "Transforms/Scheduling": ["Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Transforms/Rewrites": ["Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
+    "Transforms/MemoryPlan": ["Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Transforms/Strands": ["Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Transforms": ["Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Conversion": ["Transforms", "Analysis", "Dialect", "Machine", "Scheduling", "Support", "Runtime"],

@@ -78,6 +78,12 @@ enum class DependenceReason : uint8_t {
   Unit,
 };
 
+/// Indexed by storage class: the nodes that may write it, ascending. The operation that allocates a class without
+/// writing an operand is none of them. Operations with unknown effects write whatever such an operation can reach.
+/// Classes of unknown origin (StorageClass::unknownOrigin) share the writers of all of them. O(operations + operands +
+/// entries).
+IndexLists computeWriters(const BlockNodes &nodes, const StorageMap &storage);
+
 /// "data", "memory", ..., as certificates say it.
 llvm::StringRef stringify(DependenceReason reason);
 

@@ -136,6 +136,31 @@ def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
                            "::commsched::comm::CommDialect"];
 }
 
+def CommPlanMemory : Pass<"comm-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "decide what is kept for late readers and what is made again, together with the order";
+  let description = [{
+    A value that is read again much later is either kept until then, or made again: an activation is computed again, a
+    parameter is gathered again. The pass decides this for every value of a block, together with the order and the buckets,
+    to minimize the makespan of the cost model under the limit on peak memory. It works where the early and the late readers
+    are in one block, such as the forward and the backward pass of a model as one function.
+
+    The pass clones what makes a value in front of the readers behind the widest gap between two readers, and finds what the
+    program makes twice by itself, such as a second all-gather of one shard. A search over prices of memory and of the lanes
+    then removes what is better kept; `comm-schedule`'s solver judges each plan. The best plan is carried out, with the
+    order and the buckets of its schedule. A block stays unchanged if no plan is shorter than its schedule without one.
+
+    Only operations are made again that are pure and deterministic. An operation that draws random numbers is pinned
+    (`comm.pinned`) and never repeated. A value is not made again if something in between may write what it is made from.
+    After the rewrite, an independent check compares the value number of everything that is read with that before.
+    See `docs/guide/MemoryPlan.md`.
+
+    Remarks: one per block with the values and bytes that are kept or made again unlike in the program, and with times and
+    peaks.
+  }];
+  let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption] # solverOptions;
+  let dependentDialects = ["::commsched::comm::CommDialect"];
+}
+
 //===--------------------------------------------------------------------------------------===//
 // Rewrites
 //===--------------------------------------------------------------------------------------===//

@@ -15,6 +15,7 @@
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "FunctionCopy.h"
 #include <set>
 
 using namespace mlir;
@@ -107,22 +108,6 @@ WrittenStrands commsched::writeAndArrange(Block &block, const StrandPlan &plan, 
 }
 
 namespace {
-
-/// A copy of a function beside the original, where its symbols resolve; erased in the end.
-class FunctionCopy {
-public:
-  explicit FunctionCopy(Operation *function) : copy(function->clone()) {
-    function->getBlock()->getOperations().insertAfter(function->getIterator(), copy);
-  }
-  FunctionCopy(const FunctionCopy &) = delete;
-  FunctionCopy &operator=(const FunctionCopy &) = delete;
-  ~FunctionCopy() { copy->erase(); }
-
-  Block &block() { return copy->getRegion(0).front(); }
-
-private:
-  Operation *copy;
-};
 
 class StrandSearch {
 public:

@@ -1,0 +1,303 @@
+//===- CommPlanMemory.cpp - The pass comm-plan-memory -----------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Decides on a copy of the function, where everything that may be made again is made again, and carries the decision out
+// on the function.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/AccessTimes.h"
+#include "CommSched/Analysis/Locations.h"
+#include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
+#include "CommSched/Scheduling/Lenses/MemoryPlan.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Support/Format.h"
+#include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "FunctionCopy.h"
+#include "ReadCheck.h"
+#include "Repetitions.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMPLANMEMORY
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+
+/// A value is cloned if the gap between two readers has this share of the block's computation, in thousandths.
+static constexpr int64_t kLeastGapPermille = 15;
+/// A value is cloned if it has this share of the block's peak, in millionths. Small values are always kept.
+static constexpr int64_t kLeastBytesPpm = 20;
+
+namespace {
+
+/// A block in which everything that may be made again is made again.
+struct RepeatedBlock {
+  std::vector<RepeatedOps> ops;
+  /// Indexed as `ops`.
+  std::vector<Repetition> repetitions;
+  /// Indexed as `ops`: what the program keeps.
+  llvm::BitVector given;
+};
+
+/// What was decided for a block, and what it brings.
+struct BlockPlan {
+  /// Indexed as RepeatedBlock::ops: what is left out. Empty if the block stays as it is.
+  llvm::BitVector leftOut;
+  Schedule schedule;
+  /// Values, and their bytes, that the program makes again and the plan keeps, and the reverse.
+  int64_t kept = 0, again = 0;
+  Bytes keptBytes = 0, againBytes = 0;
+  int64_t candidates = 0, tried = 0;
+
+  bool changes() const { return !leftOut.empty(); }
+};
+
+struct CommPlanMemoryPass : public commsched::impl::CommPlanMemoryBase<CommPlanMemoryPass> {
+  using CommPlanMemoryBase::CommPlanMemoryBase;
+
+  LogicalResult initialize(MLIRContext *context) final {
+    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
+    if (failed(budget))
+      return failure();
+    memory = *budget;
+    model = loadCostModel(context, machine);
+    return success(model != nullptr);
+  }
+
+  void runOnOperation() final {
+    SmallVector<Operation *> functions;
+    getOperation().walk([&](FunctionOpInterface function) {
+      if (!function.isExternal() && function->hasTrait<OpTrait::IsIsolatedFromAbove>())
+        functions.push_back(function);
+    });
+    for (Operation *function : functions)
+      for (size_t index = 0, count = findSchedulableBlocks(function).size(); index < count; ++index)
+        if (failed(planBlock(function, index)))
+          return signalPassFailure();
+  }
+
+private:
+  SolverOptions solverOptions() const {
+    SolverOptions solver(collectiveOrder, bucketing,
+                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
+    solver.schedule.memory = memory;
+    solver.schedule.objective = Objective::Robust;
+    return solver;
+  }
+
+  LoadedBlock load(Block &block) const { return loadBlock(block, OperationCosts(*model), solverOptions().load); }
+
+  /// Decides on one block of a function, by its number among those that are scheduled.
+  LogicalResult planBlock(Operation *function, size_t index) {
+    Block &block = *findSchedulableBlocks(function)[index];
+    Location loc = block.getParentOp()->getLoc();
+    LoadedBlock given = load(block);
+    if (!given.defect.empty())
+      return failure();
+    if (given.problem.hasStreams())
+      return success();
+    CloneLimits limits = limitsOf(given.problem);
+    Schedule known = schedule(given.problem, solverOptions().schedule);
+    BlockPlan plan;
+    {
+      FunctionCopy copy(function);
+      FailureOr<BlockPlan> found = decide(*findSchedulableBlocks(copy.function())[index], limits, known);
+      if (failed(found))
+        return failure();
+      plan = std::move(*found);
+    }
+    say(loc, plan, known);
+    return plan.changes() ? carryOut(function, block, limits, plan) : success();
+  }
+
+  static CloneLimits limitsOf(const Problem &problem) {
+    CloneLimits limits;
+    Ns computation = 0;
+    for (const Node &node : problem.nodes) {
+      limits.computeTimes.push_back(node.kind == NodeKind::Compute ? node.cost : 0);
+      computation += limits.computeTimes.back();
+    }
+    limits.leastGap = std::max<Ns>(1, mulDiv(computation, kLeastGapPermille, 1000));
+    limits.leastBytes = std::max<Bytes>(1, mulDiv(peakOf(problem, identityOrder(problem)), kLeastBytesPpm, 1000000));
+    return limits;
+  }
+
+  /// Makes everything again that may be, in `block`.
+  static std::vector<RepeatedOps> repeatAll(Block &block, const CloneLimits &limits) {
+    std::vector<RepeatedOps> ops = findRepetitions(block);
+    llvm::append_range(ops, cloneForLateReaders(block, limits));
+    return ops;
+  }
+
+  /// Says which repetitions the solver can leave out; others are left in if they are the program's.
+  static RepeatedBlock describe(std::vector<RepeatedOps> ops, const LoadedBlock &loaded) {
+    RepeatedBlock block;
+    for (RepeatedOps &pair : ops) {
+      Repetition repetition;
+      for (auto [first, again] : llvm::zip_equal(pair.first, pair.again)) {
+        repetition.first.push_back(loaded.nodes.find(first));
+        repetition.again.push_back(loaded.nodes.find(again));
+      }
+      if (pair.isGiven && !validate(loaded.problem, repetition).empty())
+        continue;
+      block.given.push_back(!pair.isGiven);
+      block.repetitions.push_back(std::move(repetition));
+      block.ops.push_back(std::move(pair));
+    }
+    return block;
+  }
+
+  /// Finds the best plan on a block of a copy, which is rewritten.
+  FailureOr<BlockPlan> decide(Block &block, const CloneLimits &limits, const Schedule &known) {
+    std::vector<RepeatedOps> ops = repeatAll(block, limits);
+    BlockPlan plan;
+    if (ops.empty())
+      return plan;
+    LoadedBlock loaded = load(block);
+    if (!loaded.defect.empty())
+      return failure();
+    RepeatedBlock repeated = describe(std::move(ops), loaded);
+    if (std::string wrong = validate(loaded.problem, repeated.repetitions); !wrong.empty()) {
+      emitWarning(block.getParentOp()->getLoc())
+          << getArgument() << ": " << wrong << "; the block is not planned; please report this";
+      return plan;
+    }
+    MemoryPlan best =
+        planMemory(loaded.problem, repeated.repetitions, repeated.given, known, solverOptions().schedule);
+    plan.candidates = static_cast<int64_t>(repeated.ops.size());
+    plan.tried = best.tried;
+    if (best.kept == repeated.given)
+      return plan;
+    count(plan, repeated, loaded.problem, best);
+    llvm::BitVector leftOut = leftOutBy(repeated, best.reduced);
+    eraseRepetitions(select(repeated.ops, leftOut));
+    if (holds(block, best.schedule, known))
+      plan.leftOut = std::move(leftOut);
+    plan.schedule = std::move(best.schedule);
+    return plan;
+  }
+
+  static llvm::BitVector leftOutBy(const RepeatedBlock &repeated, const ReducedProblem &reduced) {
+    llvm::BitVector leftOut;
+    for (const Repetition &repetition : repeated.repetitions)
+      leftOut.push_back(reduced.image[repetition.again.front()] == kNone);
+    return leftOut;
+  }
+
+  static SmallVector<const RepeatedOps *> select(ArrayRef<RepeatedOps> ops, const llvm::BitVector &which) {
+    SmallVector<const RepeatedOps *> selected;
+    for (int index : which.set_bits())
+      selected.push_back(&ops[index]);
+    return selected;
+  }
+
+  /// Counts what is kept or made again unlike in the program. A clone that nobody reads is no value made again.
+  static void count(BlockPlan &plan, const RepeatedBlock &repeated, const Problem &problem, const MemoryPlan &best) {
+    llvm::BitVector leftOut = leftOutBy(repeated, best.reduced);
+    for (auto [index, repetition] : llvm::enumerate(repeated.repetitions)) {
+      if (leftOut[index] != repeated.ops[index].isGiven)
+        continue;
+      Bytes bytes = 0;
+      for (NodeId node : repetition.again)
+        for (BufferId buffer : problem.touches[node])
+          if (problem.buffers[buffer].def == node)
+            bytes += problem.buffers[buffer].bytes;
+      ++(leftOut[index] ? plan.kept : plan.again);
+      (leftOut[index] ? plan.keptBytes : plan.againBytes) += bytes;
+    }
+  }
+
+  /// Whether a schedule that was found for a reduced problem is one for the rewritten block, shorter than `known`. The
+  /// nodes of both have the same order. It is measured anew: bufferization may reuse a buffer that has lost a reader.
+  bool holds(Block &block, Schedule &schedule, const Schedule &known) {
+    LoadedBlock loaded = load(block);
+    if (!loaded.defect.empty() || loaded.problem.size() != static_cast<NodeId>(schedule.isExpanded()
+                                                                                   ? schedule.expanded.image.size()
+                                                                                   : schedule.order.size()))
+      return false;
+    ScheduleRequirements requirements{schedule.limit, collectiveOrder};
+    if (!verify(loaded.problem, schedule, requirements).empty()) {
+      ScheduleOptions again = solverOptions().schedule;
+      again.memory.limit = schedule.limit;
+      schedule = commsched::schedule(loaded.problem, again);
+    }
+    return isWorthIt(schedule, known);
+  }
+
+  LogicalResult carryOut(Operation *function, Block &block, const CloneLimits &limits, const BlockPlan &plan) {
+    Location loc = block.getParentOp()->getLoc();
+    ReadCheck reads(block);
+    std::vector<RepeatedOps> ops = repeatAll(block, limits);
+    RepeatedBlock repeated = describe(std::move(ops), load(block));
+    eraseRepetitions(select(repeated.ops, plan.leftOut));
+    if (Operation *op = reads.findChange(block))
+      return op->emitError() << getArgument() << ": the operation reads another value than before; please report this";
+    LoadedBlock loaded = load(block);
+    ScheduleRequirements requirements{plan.schedule.limit, collectiveOrder};
+    std::string wrong = verify(loaded.problem, plan.schedule, requirements);
+    if (wrong.empty())
+      wrong = findWrongAccess(function, block, loaded, plan.schedule);
+    if (!wrong.empty())
+      return emitError(loc) << getArgument() << ": the schedule of the plan does not verify: " << wrong;
+    applySchedule(loaded, plan.schedule);
+    comparePrediction(block, OperationCosts(*model), collectiveOrder, plan.schedule.makespan, plan.schedule.peak,
+                      getArgument());
+    stampSignature(function);
+    return success();
+  }
+
+  /// Says which two accesses to one memory are in the wrong order; empty if none are.
+  static std::string findWrongAccess(Operation *function, Block &block, const LoadedBlock &loaded,
+                                     const Schedule &schedule) {
+    CallSummaries summaries;
+    BlockAccesses accesses = AccessOrder(function, summaries).derive(block);
+    std::optional<OrderViolation> violation = findViolation(accesses, accessTimesOf(loaded.problem, schedule));
+    if (!violation)
+      return "";
+    return "'" + nameOperation(loaded.nodes[violation->second]) + "' comes before '" +
+           nameOperation(loaded.nodes[violation->first]) + "', and both may access the same memory; please report this";
+  }
+
+  void say(Location loc, const BlockPlan &plan, const Schedule &known) {
+    auto options = remark::RemarkOpts::name("plan").category(getArgument());
+    auto remark = plan.changes() ? remark::passed(loc, options) : remark::missed(loc, options);
+    if (!remark)
+      return;
+    const Schedule &after = plan.changes() ? plan.schedule : known;
+    remark << remark::metric("Candidates", plan.candidates) << remark::metric("Tried", plan.tried)
+           << remark::metric("MakespanNsBefore", known.makespan) << remark::metric("MakespanNsAfter", after.makespan)
+           << remark::metric("PeakBytesBefore", known.peak) << remark::metric("PeakBytesAfter", after.peak);
+    if (!plan.changes()) {
+      StringRef reason = plan.candidates == 0 ? "no value can be made again" : "no other plan is shorter";
+      return describeRemark(remark, "block", reason,
+                            "unchanged: " + reason.str() + "; " + formatNs(known.makespan) + ", peak " +
+                                formatBytes(known.peak));
+    }
+    remark << remark::metric("Kept", plan.kept) << remark::metric("KeptBytes", plan.keptBytes)
+           << remark::metric("Again", plan.again) << remark::metric("AgainBytes", plan.againBytes);
+    describeRemark(remark, "block", kNoLimitingFactor,
+                   std::to_string(plan.kept) + " values of " + formatBytes(plan.keptBytes) +
+                       " are kept that were made again, and " + std::to_string(plan.again) + " of " +
+                       formatBytes(plan.againBytes) + " are made again that were kept; " + formatNs(after.makespan) +
+                       ", was " + formatNs(known.makespan) + "; peak " + formatBytes(after.peak) + ", was " +
+                       formatBytes(known.peak));
+  }
+
+  std::shared_ptr<const CostModel> model;
+  MemoryBudget memory;
+};
+
+} // namespace
