@@ -23,7 +23,7 @@ from models.zoo.real import REAL
 from commsched.torch.importer.export import export_mlir
 from commsched.torch.importer.state import SplitRules
 from commsched.torch.strands.axes import draws_nothing, split_axes
-from commsched.torch.trace import fake_world
+from commsched.torch.trace import fake_world, join
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -41,9 +41,10 @@ def parse_args(argv=None) -> argparse.Namespace:
     p.add_argument("--recompute", default="none", choices=recompute.MODES, help="activation checkpointing of a decoder")
     p.add_argument("--split-sequence", action="store_true", help="with --tp: split sequence, embedding and head, too")
     p.add_argument("--no-reshard", action="store_true", help="keep the gathered parameters for the backward graph")
+    p.add_argument("--joint", action="store_true", help="write both as one graph, too")
     p.add_argument("--donated", default="auto", help='"auto", "none" or a comma-separated list of placeholders')
     p.add_argument("--fx", action="store_true", help="write the FX graphs as readable text too")
-    p.add_argument("--out", required=True, type=pathlib.Path, metavar="DIR", help="where fw.mlir and bw.mlir go")
+    p.add_argument("--out", required=True, type=pathlib.Path, metavar="DIR", help="where fw.mlir, bw.mlir and joint.mlir go")
     a = p.parse_args(argv)
     if a.model in REAL and (a.tp > 1 or a.ep):
         p.error(f"{a.model} has its own parallelism: expected neither --tp nor --ep")
@@ -85,6 +86,8 @@ def main(argv=None) -> int:
         start = time.perf_counter()
         graphs = graphs_of(config)
         print(f"traced in {time.perf_counter() - start:.1f} s", file=sys.stderr)
+        if a.joint:
+            graphs["joint"] = join(graphs["fw"], graphs["bw"])
         for name, gm in graphs.items():
             start = time.perf_counter()
             text = export_mlir(gm, donated=donated, name=f"{name}", split_rules=SplitRules(axes, draws_nothing))

@@ -23,9 +23,11 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
+from torch._guards import detect_fake_mode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.traceback import preserve_node_meta
 
-__all__ = ["compiled", "fake_world", "partition", "recompute_gathers"]
+__all__ = ["compiled", "fake_world", "join", "partition", "recompute_gathers"]
 
 # Nodes with equal "ac_graph_id" belong to one region of activation checkpointing. This is the id of the recomputed
 # gathers.
@@ -104,6 +106,37 @@ def partition(
                 joint.graph_module, state.flat_args, num_fwd_outputs=state.fw_metadata.num_forward_returns
             )
     return {"fw": fw, "bw": bw}
+
+
+def join(fw: torch.fx.GraphModule, bw: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Forward and backward graph of one step as one graph, which runs them one after the other.
+
+    A placeholder of `bw` with the name of a result or a placeholder of `fw` is that value; the others, the gradients of
+    the results, stay placeholders. What `fw` saves for `bw` alone is not returned. What `bw` recomputes has storage of
+    its own.
+    """
+    graph = torch.fx.Graph()
+    placeholders = {node.name: node for gm in (fw, bw) for node in gm.graph.find_nodes(op="placeholder")}
+    made = {node.name for node in fw.graph.nodes if node.op != "placeholder"}
+    wanted = {node.name for node in bw.graph.find_nodes(op="placeholder")}
+    known = {name: graph.node_copy(node) for name, node in placeholders.items() if name not in made}
+    results: list[Any] = []
+    for gm in (fw, bw):
+        copies: dict[torch.fx.Node, torch.fx.Node] = {}
+        for node in gm.graph.nodes:
+            if node.op == "placeholder":
+                copies[node] = known[node.name]
+            elif node.op == "output":
+                returned = [n for n in node.args[0] if gm is bw or getattr(n, "name", None) not in wanted]
+                results += [copies.get(n, n) for n in returned]
+            else:
+                copies[node] = graph.node_copy(node, copies.__getitem__)
+        known |= {node.name: copies[node] for node in copies if node.name in wanted}
+    graph.output(tuple(results))
+    joint = torch.fx.GraphModule({**dict(fw.named_children()), **dict(bw.named_children())}, graph)
+    values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
+    FakeTensorProp(joint, detect_fake_mode(values)).propagate_dont_convert_inputs(*values)
+    return joint
 
 
 class _Partitioned(BaseException):

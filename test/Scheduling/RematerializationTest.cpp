@@ -1,0 +1,201 @@
+//===- RematerializationTest.cpp - What is kept and what is made again ------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Scheduling/Lenses/Rematerialization.h"
+#include "CheckResult.h"
+#include "CommSched/Scheduling/Lenses/MemoryPlan.h"
+#include "RepeatedProgram.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace commsched;
+using namespace commsched::test;
+
+namespace {
+
+llvm::BitVector setOf(int32_t size, uint32_t bits) {
+  llvm::BitVector set(size);
+  for (int32_t index = 0; index < size; ++index)
+    set[index] = (bits >> index) & 1;
+  return set;
+}
+
+/// Indexed by node: all nodes before it, along any path.
+std::vector<llvm::BitVector> ancestorsOf(const Problem &problem) {
+  std::vector<llvm::BitVector> ancestors(problem.size(), llvm::BitVector(problem.size()));
+  for (NodeId node = 0; node < problem.size(); ++node)
+    for (NodeId pred : problem.preds[node]) {
+      ancestors[node] |= ancestors[pred];
+      ancestors[node].set(pred);
+    }
+  return ancestors;
+}
+
+/// Whether two problems are the same, but for edges that others imply.
+void expectEqual(const Problem &a, const Problem &b) {
+  ASSERT_EQ(a.size(), b.size());
+  ASSERT_EQ(a.buffers.size(), b.buffers.size());
+  for (NodeId node = 0; node < a.size(); ++node) {
+    EXPECT_EQ(a.nodes[node].kind, b.nodes[node].kind);
+    EXPECT_EQ(a.nodes[node].cost, b.nodes[node].cost);
+    EXPECT_EQ(a.nodes[node].start, b.nodes[node].start);
+    EXPECT_EQ(a.touches[node], b.touches[node]);
+  }
+  for (auto [left, right] : llvm::zip_equal(a.buffers, b.buffers)) {
+    EXPECT_EQ(left.bytes, right.bytes);
+    EXPECT_EQ(left.def, right.def);
+    EXPECT_EQ(left.liveOut, right.liveOut);
+  }
+  EXPECT_EQ(ancestorsOf(a), ancestorsOf(b));
+}
+
+// Every set of kept values of small random programs gives the problem of the program that is changed by hand.
+TEST(Rematerialization, EqualsTheChangedProgram) {
+  int32_t unread = 0, chains = 0;
+  for (uint64_t seed = 1; seed <= portion<uint64_t>(2000); ++seed) {
+    RepeatedProgram program = randomProgram(seed, 16, 5);
+    std::vector<std::vector<NodeId>> nodesOf;
+    Problem whole = toProblem(program, nodesOf);
+    std::vector<Repetition> repetitions = repetitionsOf(program, nodesOf);
+    ASSERT_EQ(whole.validate(), "");
+    ASSERT_EQ(validate(whole, repetitions), "") << "seed " << seed;
+    for (const Step &step : program.steps)
+      chains += step.repeats != kNone && program.steps[step.repeats].repeats != kNone;
+    for (uint32_t bits = 0; bits < 1u << program.units; ++bits) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", kept " + std::to_string(bits));
+      llvm::BitVector kept = setOf(program.units, bits);
+      ReducedProblem reduced = keepValues(whole, repetitions, kept);
+      RepeatedProgram changed = keepInProgram(program, kept);
+      Problem expected = toProblem(changed, nodesOf);
+      ASSERT_EQ(reduced.problem.validate(), "");
+      expectEqual(reduced.problem, expected);
+      if (::testing::Test::HasFailure())
+        return;
+      Order order = identityOrder(expected);
+      ASSERT_EQ(makespanOf(reduced.problem, order), makespanOf(expected, order));
+      ASSERT_EQ(peakOf(reduced.problem, order), peakOf(expected, order));
+      for (auto [index, repetition] : llvm::enumerate(repetitions))
+        unread += !kept.test(index) && reduced.image[repetition.again.front()] == kNone;
+      for (auto [node, origin] : llvm::enumerate(reduced.origin))
+        ASSERT_EQ(reduced.image[origin], static_cast<NodeId>(node));
+    }
+  }
+  EXPECT_GT(unread, leastOf(1000));
+  EXPECT_GT(chains, leastOf(500));
+}
+
+// A cast that is kept for a second gather is no longer part of the pack of the first one. If the gather is kept, too, it
+// is.
+TEST(Rematerialization, SharesNoCastOfAPack) {
+  RepeatedProgram program;
+  auto add = [&](Step::Kind kind, std::vector<int32_t> reads, int32_t repeats, int32_t unit) {
+    Step step;
+    step.kind = kind;
+    step.reads = std::move(reads);
+    step.bytes = 64;
+    step.repeats = repeats;
+    step.unit = unit;
+    program.steps.push_back(step);
+  };
+  add(Step::Compute, {}, kNone, kNone);
+  add(Step::Gather, {0}, kNone, kNone);
+  add(Step::Compute, {1}, kNone, kNone);
+  add(Step::Compute, {}, 0, 0);
+  add(Step::Gather, {3}, 1, 1);
+  add(Step::Compute, {2, 4}, kNone, kNone);
+  program.units = 2;
+  std::vector<std::vector<NodeId>> nodesOf;
+  Problem whole = toProblem(program, nodesOf);
+  whole.members.resize(whole.size());
+  whole.mergeKeys.emplace_back();
+  whole.mergeKeys[0].lane = 1;
+  for (int32_t step : {1, 4}) {
+    MergeMember &member = whole.members[nodesOf[step][0]];
+    member.wait = nodesOf[step][1];
+    member.cast = nodesOf[step - 1][0];
+    member.castInputBytes = 128;
+    whole.nodes[nodesOf[step][0]].mergeKey = 0;
+  }
+  std::vector<Repetition> repetitions = repetitionsOf(program, nodesOf);
+  auto castOf = [&](uint32_t bits, int32_t step) {
+    ReducedProblem reduced = keepValues(whole, repetitions, setOf(2, bits));
+    NodeId start = reduced.image[nodesOf[step][0]];
+    return start == kNone ? -2 : reduced.problem.members[start].cast;
+  };
+  EXPECT_EQ(castOf(0, 1), 0);
+  EXPECT_NE(castOf(0, 4), kNone);
+  EXPECT_EQ(castOf(1, 1), kNone);
+  EXPECT_EQ(castOf(1, 4), kNone);
+  EXPECT_EQ(castOf(3, 1), 0);
+  EXPECT_EQ(castOf(2, 1), 0);
+  EXPECT_EQ(castOf(2, 4), -2);
+}
+
+// What is no repetition is refused.
+TEST(Rematerialization, SaysWhatIsWrong) {
+  RepeatedProgram program;
+  program.steps.resize(3);
+  program.steps[0].bytes = program.steps[1].bytes = 64;
+  program.steps[2].kind = Step::Gather;
+  std::vector<std::vector<NodeId>> nodesOf;
+  Problem problem = toProblem(program, nodesOf);
+  auto check = [&](std::vector<NodeId> first, std::vector<NodeId> again) {
+    return validate(problem, Repetition{std::move(first), std::move(again)});
+  };
+  EXPECT_EQ(check({0}, {1}), "");
+  EXPECT_NE(check({}, {}), "");
+  EXPECT_NE(check({0}, {1, 2}), "");
+  EXPECT_NE(check({1}, {0}), "");
+  EXPECT_NE(check({1}, {2}), "");
+  EXPECT_NE(check({0}, {9}), "");
+  problem.buffers[1].bytes = 32;
+  EXPECT_NE(check({0}, {1}), "");
+  problem.buffers[1].bytes = 64;
+  EXPECT_NE(validate(problem, {Repetition{{0}, {1}}, Repetition{{0}, {1}}}), "");
+}
+
+// The search never answers worse than the program as given, and mostly as well as the best of all plans.
+TEST(MemoryPlan, ComesCloseToTheBestOfAllPlans) {
+  int32_t programs = 0, better = 0, best = 0;
+  for (uint64_t seed = 1; seed <= portion<uint64_t>(120); ++seed) {
+    RepeatedProgram program = randomProgram(seed, 14, 5);
+    std::vector<std::vector<NodeId>> nodesOf;
+    Problem whole = toProblem(program, nodesOf);
+    std::vector<Repetition> repetitions = repetitionsOf(program, nodesOf);
+    Random random(seed);
+    llvm::BitVector given = setOf(program.units, static_cast<uint32_t>(random.below(1 << program.units)));
+    ReducedProblem asGiven = keepValues(whole, repetitions, given);
+    ScheduleOptions options;
+    options.bucketing = false;
+    Bytes peak = peakOf(asGiven.problem, identityOrder(asGiven.problem));
+    options.memory.limit = peak * random.between(7, 12) / 10;
+    Schedule known = schedule(asGiven.problem, options);
+    MemoryPlan plan = planMemory(whole, repetitions, given, known, options);
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ASSERT_EQ(plan.reduced.image, keepValues(whole, repetitions, plan.kept).image);
+    if (plan.kept != given) {
+      ASSERT_TRUE(isWorthIt(plan.schedule, known));
+      checkResult(plan.reduced.problem, options, plan.schedule);
+    }
+    std::optional<Ns> least;
+    for (uint32_t bits = 0; bits < 1u << program.units; ++bits) {
+      Schedule answer = schedule(keepValues(whole, repetitions, setOf(program.units, bits)).problem, options);
+      if (answer.isWithinLimit() && (!least || answer.makespan < *least))
+        least = answer.makespan;
+    }
+    if (!least)
+      continue;
+    ++programs;
+    ASSERT_TRUE(!plan.schedule.isWithinLimit() || plan.schedule.makespan >= *least);
+    better += *least < known.makespan || !known.isWithinLimit();
+    best += plan.schedule.isWithinLimit() && plan.schedule.makespan == *least;
+  }
+  EXPECT_GT(better, leastOf(20));
+  EXPECT_GE(best * 100, programs * 90) << best << " of " << programs;
+}
+
+} // namespace
