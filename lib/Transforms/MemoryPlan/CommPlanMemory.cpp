@@ -57,6 +57,8 @@ struct BlockPlan {
   /// Indexed as RepeatedBlock::ops: what is left out. Empty if the block stays as it is.
   llvm::BitVector leftOut;
   Schedule schedule;
+  /// Indexed by node of the rewritten block: what its schedule knows of starts that may be merged.
+  std::vector<MergeMember> members;
   /// Values, and their bytes, that the program makes again and the plan keeps, and the reverse.
   int64_t kept = 0, again = 0;
   Bytes keptBytes = 0, againBytes = 0;
@@ -184,9 +186,10 @@ private:
     count(plan, repeated, loaded.problem, best);
     llvm::BitVector leftOut = leftOutBy(repeated, best.reduced);
     eraseRepetitions(select(repeated.ops, leftOut));
-    if (holds(block, best.schedule, known))
-      plan.leftOut = std::move(leftOut);
     plan.schedule = std::move(best.schedule);
+    plan.members = std::move(best.reduced.problem.members);
+    if (holds(block, plan, known))
+      plan.leftOut = std::move(leftOut);
     return plan;
   }
 
@@ -220,21 +223,33 @@ private:
     }
   }
 
-  /// Whether a schedule that was found for a reduced problem is one for the rewritten block, shorter than `known`. The
-  /// nodes of both have the same order. It is measured anew: bufferization may reuse a buffer that has lost a reader.
-  bool holds(Block &block, Schedule &schedule, const Schedule &known) {
+  /// Loads a rewritten block. A cast that has lost a reader could now be part of a pack; the schedule does not know.
+  LoadedBlock loadRewritten(Block &block, const BlockPlan &plan) const {
     LoadedBlock loaded = load(block);
-    if (!loaded.defect.empty() || loaded.problem.size() != static_cast<NodeId>(schedule.isExpanded()
-                                                                                   ? schedule.expanded.image.size()
-                                                                                   : schedule.order.size()))
+    if (loaded.problem.members.size() == plan.members.size())
+      for (auto [member, planned] : llvm::zip_equal(loaded.problem.members, plan.members))
+        if (planned.cast == kNone) {
+          member.cast = kNone;
+          member.castInputBytes = 0;
+        }
+    return loaded;
+  }
+
+  /// Whether a schedule that was found for a reduced problem is one for the rewritten block, shorter than `known`. The
+  /// nodes of both have the same order. Otherwise the block gets a new one: bufferization may reuse a buffer that has
+  /// lost a reader.
+  bool holds(Block &block, BlockPlan &plan, const Schedule &known) {
+    LoadedBlock loaded = loadRewritten(block, plan);
+    if (!loaded.defect.empty())
       return false;
-    ScheduleRequirements requirements{schedule.limit, collectiveOrder};
-    if (!verify(loaded.problem, schedule, requirements).empty()) {
+    ScheduleRequirements requirements{plan.schedule.limit, collectiveOrder};
+    if (!verify(loaded.problem, plan.schedule, requirements).empty()) {
       ScheduleOptions again = solverOptions().schedule;
-      again.memory.limit = schedule.limit;
-      schedule = commsched::schedule(loaded.problem, again);
+      again.memory.limit = plan.schedule.limit;
+      plan.schedule = schedule(loaded.problem, again);
+      plan.members = loaded.problem.members;
     }
-    return isWorthIt(schedule, known);
+    return isWorthIt(plan.schedule, known);
   }
 
   LogicalResult carryOut(Operation *function, Block &block, const CloneLimits &limits, const BlockPlan &plan) {
@@ -245,7 +260,7 @@ private:
     eraseRepetitions(select(repeated.ops, plan.leftOut));
     if (Operation *op = reads.findChange(block))
       return op->emitError() << getArgument() << ": the operation reads another value than before; please report this";
-    LoadedBlock loaded = load(block);
+    LoadedBlock loaded = loadRewritten(block, plan);
     ScheduleRequirements requirements{plan.schedule.limit, collectiveOrder};
     std::string wrong = verify(loaded.problem, plan.schedule, requirements);
     if (wrong.empty())
