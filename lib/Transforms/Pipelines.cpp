@@ -91,6 +91,14 @@ std::unique_ptr<Pass> makeSplitStrands(const OverlapOptions &options) {
 }
 
 /// A peak-preserving pass: its other defaults are Inductor's.
+std::unique_ptr<Pass> makePlanMemory(const OverlapOptions &options) {
+  auto passOptions = makeOptions<CommPlanMemoryOptions>(options);
+  passOptions.bucketing = options.bucketing;
+  passOptions.bucketCapBytes = options.bucketCapBytes;
+  passOptions.effort = options.effort;
+  return createCommPlanMemory(passOptions);
+}
+
 template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
 std::unique_ptr<Pass> makePeakPreserving(const OverlapOptions &options) {
   return create(makeOptions<PassOptions>(options));
@@ -167,6 +175,7 @@ struct Stage {
 constexpr Stage kStages[] = {
     {"comm-schedule", makeSchedule},
     {"comm-split-strands", makeSplitStrands},
+    {"comm-plan-memory", makePlanMemory},
     {"comm-bucket", makeBucket},
     {"comm-reinplace-all-gather", makePlain<createCommReinplaceAllGather>},
     {"comm-remove-unsharded-param-usage", makePlain<createCommRemoveUnshardedParamUsage>},
@@ -253,6 +262,8 @@ llvm::Expected<MemoryBudget> parseBudget(const OverlapOptions &options, ArrayRef
 std::vector<std::string> runOf(const OverlapOptions &options, std::vector<std::string> entries) {
   if (maxStrandsOf(options.strands) != 1)
     entries.push_back("comm-split-strands");
+  if (options.memoryPlan == OverlapOptions::MemoryPlanning::On)
+    entries.push_back("comm-plan-memory");
   if (!options.paretoFile.empty())
     entries.push_back("comm-pareto");
   return entries;
@@ -316,6 +327,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
     return error("reorder-comm-overlap: " + wrong);
   if (*maxStrands != 1)
     stages.add(makeSplitStrands(options));
+  if (options.memoryPlan == OverlapOptions::MemoryPlanning::On)
+    stages.add(makePlanMemory(options));
   for (StringRef entry : names) {
     std::string message;
     llvm::raw_string_ostream os(message);

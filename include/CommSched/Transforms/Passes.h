@@ -31,6 +31,9 @@
 
 namespace commsched {
 
+/// What comm-plan-memory decides whatever it costs, for tests.
+enum class ForcedPlan : uint8_t { None, Keep, Again, Mixed };
+
 #define GEN_PASS_DECL
 #include "CommSched/Transforms/Passes.h.inc"
 

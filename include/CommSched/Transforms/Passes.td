@@ -157,7 +157,16 @@ def CommPlanMemory : Pass<"comm-plan-memory", "::mlir::ModuleOp"> {
     Remarks: one per block with the values and bytes that are kept or made again unlike in the program, and with times and
     peaks.
   }];
-  let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption] # solverOptions;
+  let options = [
+    MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption,
+    Option<"force", "force", "::commsched::ForcedPlan", "::commsched::ForcedPlan::None",
+           "what to decide, whatever it costs and without a limit; for tests",
+           [{::llvm::cl::values(
+             clEnumValN(::commsched::ForcedPlan::None, "none", "what is best"),
+             clEnumValN(::commsched::ForcedPlan::Keep, "keep", "keep everything"),
+             clEnumValN(::commsched::ForcedPlan::Again, "again", "make everything again"),
+             clEnumValN(::commsched::ForcedPlan::Mixed, "mixed", "keep every second value"))}]>,
+  ] # solverOptions;
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }
 

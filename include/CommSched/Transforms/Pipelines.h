@@ -22,6 +22,8 @@ namespace commsched {
 
 /// Options of `reorder-comm-overlap`.
 struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
+  enum class MemoryPlanning { Off, On };
+
   ListOption<std::string> passes{
       *this, "passes",
       llvm::cl::desc(
@@ -62,6 +64,11 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
   Option<bool> allowReassociation{
       *this, "allow-reassociation", llvm::cl::init(false),
       llvm::cl::desc("let comm-split-strands add the terms of a floating-point sum in another order")};
+  Option<MemoryPlanning> memoryPlan{
+      *this, "memory-plan", llvm::cl::init(MemoryPlanning::Off),
+      llvm::cl::desc("run comm-plan-memory before all other passes, but after comm-split-strands"),
+      llvm::cl::values(clEnumValN(MemoryPlanning::Off, "off", "no"),
+                       clEnumValN(MemoryPlanning::On, "on", "decide what is kept and what is made again"))};
   Option<bool> multiStream{*this, "multi-stream", llvm::cl::init(false),
                            llvm::cl::desc("run comm-multi-stream after all other passes")};
   Option<int64_t> effort{

@@ -21,7 +21,7 @@
 using namespace commsched;
 
 /// The shares of a lane's price that belong to the compute lane, in thousandths; the others are the collectives'.
-static constexpr int64_t kComputeShares[] = {20, 200, 500, 800, 980};
+static constexpr int64_t kComputeShares[] = {500, 200, 980, 20, 800};
 /// Prices of a mebibyte grow by a quarter of a power of two from step to step, up to 2^50: above the price of an hour
 /// on a lane.
 static constexpr int32_t kPriceSteps = 4 * 50;
@@ -29,7 +29,7 @@ static constexpr int32_t kPriceSteps = 4 * 50;
 static constexpr int32_t kBetweenSteps = 5;
 /// Most plans that are scheduled with effort 0, and the number of nodes that all of them may have together.
 static constexpr int32_t kMostTried = 160;
-static constexpr int64_t kMostNodes = 600000;
+static constexpr int64_t kMostNodes = 1500000;
 /// Plans that are scheduled with the effort of the options.
 static constexpr size_t kSearchedInFull = 2;
 /// Shapes whose repetitions are changed together: those of most bytes.

@@ -125,13 +125,15 @@ private:
     return plan.changes() ? carryOut(function, block, limits, plan) : success();
   }
 
-  static CloneLimits limitsOf(const Problem &problem) {
+  CloneLimits limitsOf(const Problem &problem) const {
     CloneLimits limits;
     Ns computation = 0;
     for (const Node &node : problem.nodes) {
       limits.computeTimes.push_back(node.kind == NodeKind::Compute ? node.cost : 0);
       computation += limits.computeTimes.back();
     }
+    if (force != ForcedPlan::None)
+      return limits;
     limits.leastGap = std::max<Ns>(1, mulDiv(computation, kLeastGapPermille, 1000));
     limits.leastBytes = std::max<Bytes>(1, mulDiv(peakOf(problem, identityOrder(problem)), kLeastBytesPpm, 1000000));
     return limits;
@@ -177,8 +179,10 @@ private:
           << getArgument() << ": " << wrong << "; the block is not planned; please report this";
       return plan;
     }
-    MemoryPlan best =
-        planMemory(loaded.problem, repeated.repetitions, repeated.given, known, solverOptions().schedule);
+    MemoryPlan best = force == ForcedPlan::None
+                          ? planMemory(loaded.problem, repeated.repetitions, repeated.given, known,
+                                       solverOptions().schedule)
+                          : forcedPlan(loaded.problem, repeated.repetitions);
     plan.candidates = static_cast<int64_t>(repeated.ops.size());
     plan.tried = best.tried;
     if (best.kept == repeated.given)
@@ -190,6 +194,18 @@ private:
     plan.members = std::move(best.reduced.problem.members);
     if (holds(block, plan, known))
       plan.leftOut = std::move(leftOut);
+    return plan;
+  }
+
+  /// What the option `force` asks for.
+  MemoryPlan forcedPlan(const Problem &problem, ArrayRef<Repetition> repetitions) const {
+    MemoryPlan plan;
+    for (size_t index = 0; index < repetitions.size(); ++index)
+      plan.kept.push_back(force == ForcedPlan::Keep || (force == ForcedPlan::Mixed && index % 2 == 0));
+    plan.reduced = keepValues(problem, repetitions, plan.kept);
+    ScheduleOptions options = solverOptions().schedule;
+    options.memory.limit = kUnlimited;
+    plan.schedule = schedule(plan.reduced.problem, options);
     return plan;
   }
 
@@ -249,7 +265,7 @@ private:
       plan.schedule = schedule(loaded.problem, again);
       plan.members = loaded.problem.members;
     }
-    return isWorthIt(plan.schedule, known);
+    return force != ForcedPlan::None || isWorthIt(plan.schedule, known);
   }
 
   LogicalResult carryOut(Operation *function, Block &block, const CloneLimits &limits, const BlockPlan &plan) {

@@ -31,9 +31,9 @@ struct CloneLimits {
   /// Indexed by node: its time on the compute lane, ns.
   std::vector<Ns> computeTimes;
   /// The least computation, ns, between two readers of a value that may be made again in between.
-  Ns leastGap = 0;
+  Ns leastGap = 1;
   /// The least size of such a value, bytes. Smaller ones are always kept.
-  Bytes leastBytes = 0;
+  Bytes leastBytes = 1;
 };
 
 /// The pairs that the block already has: equal operations that read equal values, with results that are not returned.
