@@ -25,6 +25,8 @@ static constexpr int64_t kComputeShares[] = {500, 200, 980, 20, 800};
 /// Prices of a mebibyte grow by a quarter of a power of two from step to step, up to 2^50: above the price of an hour
 /// on a lane.
 static constexpr int32_t kPriceSteps = 4 * 50;
+/// What the time in which memory is not short counts for, beside that in which it is.
+static constexpr int64_t kPlentyDivisor = 16;
 /// Steps of the bisection between two plans of neighbouring prices.
 static constexpr int32_t kBetweenSteps = 5;
 /// Most plans that are scheduled with effort 0, and the number of nodes that all of them may have together.
@@ -55,22 +57,22 @@ public:
   Planner(const Problem &problem, llvm::ArrayRef<Repetition> repetitions, const llvm::BitVector &given,
           const Schedule &known, const ScheduleOptions &options)
       : problem(problem), repetitions(repetitions), given(given), known(known), options(options),
-        priced(problem, repetitions), loads(problem.numLanes(), 0) {
+        asGiven(keepValues(problem, repetitions, given)),
+        limit(options.memory.limitFor(peakOf(asGiven.problem, identityOrder(asGiven.problem)))),
+        priced(problem, repetitions, findScarcity()), loads(problem.numLanes(), 0) {
     mostTried = static_cast<int32_t>(std::clamp<int64_t>(kMostNodes / std::max<NodeId>(problem.size(), 1), 12, kMostTried));
   }
 
   MemoryPlan run() {
-    ReducedProblem asGiven = keepValues(problem, repetitions, given);
     for (const Node &node : asGiven.problem.nodes)
       loads[node.lane] += node.cost;
-    limit = options.memory.limitFor(peakOf(asGiven.problem, identityOrder(asGiven.problem)));
     tryPlan(given);
     tryPlan(llvm::BitVector(priced.size(), true));
     for (int64_t share : kComputeShares)
       tryPrices(share);
     changeShapes();
     searchBest();
-    return choose(std::move(asGiven));
+    return choose();
   }
 
 private:
@@ -86,6 +88,18 @@ private:
     for (int index : kept.set_bits())
       key[index] = true;
     return key;
+  }
+
+  /// Indexed by node: its computation if memory would be short then if everything was kept; a small part of it
+  /// otherwise, since other orders are short of memory elsewhere.
+  std::vector<int64_t> findScarcity() const {
+    std::vector<int64_t> scarcity(problem.size(), 0);
+    ReducedProblem keepsAll = keepValues(problem, repetitions, llvm::BitVector(repetitions.size(), true));
+    MemoryProfile profile = memoryProfile(keepsAll.problem, identityOrder(keepsAll.problem));
+    for (auto [node, origin] : llvm::enumerate(keepsAll.origin))
+      if (const Node &work = problem.nodes[origin]; work.lane == kComputeLane)
+        scarcity[origin] = profile.live[node] > limit ? work.cost : work.cost / kPlentyDivisor;
+    return scarcity;
   }
 
   bool isSpent() const { return tried >= mostTried; }
@@ -218,7 +232,7 @@ private:
     llvm::sort(best, isBetterTrial);
   }
 
-  MemoryPlan choose(ReducedProblem asGiven) {
+  MemoryPlan choose() {
     MemoryPlan plan{given, {}, known, tried, searched, steps};
     for (Trial &trial : best) {
       if (trial.kept == given || !isWorthIt(trial.schedule, known))
@@ -237,10 +251,11 @@ private:
   const llvm::BitVector &given;
   const Schedule &known;
   const ScheduleOptions &options;
+  ReducedProblem asGiven;
+  Bytes limit;
   PricedRepetitions priced;
   /// Indexed by lane: the work of the program as given, ns.
   std::vector<Ns> loads;
-  Bytes limit = kUnlimited;
   int32_t mostTried = 0, tried = 0, searched = 0;
   int64_t steps = 0;
   /// Plans that were tried: whether they are within the limit.

@@ -14,11 +14,19 @@ using namespace commsched;
 
 /// The unit of PlanPrices::mebibyte, bytes.
 static constexpr Wide kMebibyte = Wide(1) << 20;
+/// The scarcity of the whole order.
+static constexpr int64_t kWholeScarcity = int64_t(1) << 20;
 
-PricedRepetitions::PricedRepetitions(const Problem &problem, llvm::ArrayRef<Repetition> repetitions)
-    : items(repetitions.size()) {
-  // Indexed by buffer: the repetition that allocates it. Indexed by node: the repetition that it is part of.
-  std::vector<int32_t> ownerOf(problem.buffers.size(), kNone), partOf(problem.size(), kNone);
+PricedRepetitions::PricedRepetitions(const Problem &problem, llvm::ArrayRef<Repetition> repetitions,
+                                     llvm::ArrayRef<int64_t> scarcity)
+    : items(repetitions.size()), ownerOf(problem.buffers.size(), kNone), partOf(problem.size(), kNone) {
+  int64_t total = 1, sum = 0;
+  for (int64_t weight : scarcity)
+    total += weight;
+  for (int64_t weight : scarcity) {
+    before.push_back(mulDiv(sum, kWholeScarcity, total));
+    sum += weight;
+  }
   for (auto [index, repetition] : llvm::enumerate(repetitions))
     for (NodeId node : repetition.again) {
       partOf[node] = static_cast<int32_t>(index);
@@ -29,28 +37,44 @@ PricedRepetitions::PricedRepetitions(const Problem &problem, llvm::ArrayRef<Repe
   std::map<std::vector<int64_t>, int32_t> shapes;
   for (auto [index, repetition] : llvm::enumerate(repetitions)) {
     Item &item = items[index];
-    std::vector<int64_t> shape;
     item.gap = repetition.again.back() - repetition.first.back();
-    for (NodeId id : repetition.again) {
-      const Node &node = problem.nodes[id];
-      item.work.push_back({node.lane, node.cost});
-      shape.insert(shape.end(), {static_cast<int64_t>(node.kind), node.lane, node.cost});
+    item.begin = repetition.again.front();
+    item.lastEarly = repetition.first.back();
+    for (NodeId id : repetition.first)
       for (BufferId buffer : problem.touches[id])
-        if (ownerOf[buffer] == static_cast<int32_t>(index) && problem.buffers[buffer].def == id) {
-          item.bytes += problem.buffers[buffer].bytes;
-          item.hasReader |= problem.buffers[buffer].liveOut || llvm::any_of(problem.users[buffer], [&](NodeId user) {
-                              return partOf[user] == kNone;
-                            });
-          shape.push_back(-problem.buffers[buffer].bytes);
-        } else if (ownerOf[buffer] != kNone && ownerOf[buffer] != static_cast<int32_t>(index)) {
-          item.inputs.push_back(ownerOf[buffer]);
-        }
-    }
+        if (problem.buffers[buffer].def == id)
+          for (NodeId user : problem.users[buffer])
+            if (user < item.begin)
+              item.lastEarly = std::max(item.lastEarly, user);
+    std::vector<int64_t> shape;
+    for (NodeId id : repetition.again)
+      addNode(static_cast<int32_t>(index), problem, id, shape);
     llvm::sort(item.inputs);
     item.inputs.erase(llvm::unique(item.inputs), item.inputs.end());
     item.shape = shapes.try_emplace(std::move(shape), static_cast<int32_t>(shapes.size())).first->second;
   }
   orderByUse();
+}
+
+/// Adds a node of a repetition to what is known of it.
+void PricedRepetitions::addNode(int32_t index, const Problem &problem, NodeId id, std::vector<int64_t> &shape) {
+  Item &item = items[index];
+  const Node &node = problem.nodes[id];
+  item.work.push_back({node.lane, node.cost});
+  shape.insert(shape.end(), {static_cast<int64_t>(node.kind), node.lane, node.cost});
+  for (BufferId buffer : problem.touches[id]) {
+    if (ownerOf[buffer] != kNone && ownerOf[buffer] != index)
+      item.inputs.push_back(ownerOf[buffer]);
+    if (problem.buffers[buffer].def != id)
+      continue;
+    item.bytes += problem.buffers[buffer].bytes;
+    shape.push_back(-problem.buffers[buffer].bytes);
+    if (problem.buffers[buffer].liveOut)
+      item.firstLate = item.begin;
+    for (NodeId user : problem.users[buffer])
+      if (partOf[user] == kNone && (item.firstLate == kNone || user < item.firstLate))
+        item.firstLate = user;
+  }
 }
 
 /// Kahn's algorithm. What reads a value is made after it, so there are no cycles.
@@ -72,32 +96,56 @@ Wide PricedRepetitions::workOf(const Item &item, const PlanPrices &prices) const
   Wide work = 0;
   for (auto [lane, time] : item.work)
     work += static_cast<Wide>(prices.lanes[lane]) * time;
-  return work * kMebibyte;
+  return work * kMebibyte * kWholeScarcity;
+}
+
+/// The price of having the buffers of a repetition from one node to another one.
+Wide PricedRepetitions::priceOfBytes(const Item &item, const PlanPrices &prices, NodeId from, NodeId to) const {
+  return to <= from ? 0 : static_cast<Wide>(prices.mebibyte) * item.bytes * (before[to] - before[from]);
+}
+
+/// Indexed by repetition: about what it costs to have its value for the first repetition that reads it.
+std::vector<Wide> PricedRepetitions::cheapestAt(const PlanPrices &prices) const {
+  std::vector<Wide> cheapest(items.size(), 0);
+  for (int32_t index : llvm::reverse(readersFirst)) {
+    const Item &item = items[index];
+    Wide again = workOf(item, prices);
+    if (item.firstLate != kNone)
+      again += priceOfBytes(item, prices, item.begin, item.firstLate);
+    for (int32_t input : item.inputs)
+      again += cheapest[input];
+    cheapest[index] = std::min(priceOfBytes(item, prices, item.lastEarly, item.begin), again);
+  }
+  return cheapest;
 }
 
 llvm::BitVector PricedRepetitions::keptAt(const PlanPrices &prices) const {
-  // Indexed by repetition: the price of having its value, one way or the other.
-  std::vector<Wide> cheapest(items.size(), 0);
-  auto priceOfKeeping = [&](const Item &item) { return static_cast<Wide>(prices.mebibyte) * item.bytes; };
-  for (int32_t index : llvm::reverse(readersFirst)) {
-    Wide again = workOf(items[index], prices);
-    for (int32_t input : items[index].inputs)
-      again += cheapest[input];
-    cheapest[index] = std::min(priceOfKeeping(items[index]), again);
-  }
-  llvm::BitVector kept(size(), true), isNeeded(size());
+  std::vector<Wide> cheapest = cheapestAt(prices);
+  // Indexed by repetition: where its value is needed first; kNone if it is not.
+  std::vector<NodeId> neededAt;
+  for (const Item &item : items)
+    neededAt.push_back(item.firstLate);
+  llvm::BitVector kept(size(), true);
   for (int32_t index : readersFirst) {
     const Item &item = items[index];
-    if (!item.hasReader && !isNeeded.test(index))
+    const NodeId at = neededAt[index];
+    if (at == kNone)
       continue;
     Wide again = workOf(item, prices);
-    for (int32_t input : item.inputs)
-      again += isNeeded.test(input) || items[input].hasReader ? 0 : cheapest[input];
-    if (again >= priceOfKeeping(item))
+    for (int32_t input : item.inputs) {
+      const Item &read = items[input];
+      // A value that is needed later anyway is kept, or made again so much earlier.
+      again += neededAt[input] == kNone
+                   ? cheapest[input]
+                   : std::min(priceOfBytes(read, prices, read.lastEarly, neededAt[input]),
+                              priceOfBytes(read, prices, at, neededAt[input]));
+    }
+    if (again >= priceOfBytes(item, prices, item.lastEarly, at))
       continue;
     kept.reset(index);
     for (int32_t input : item.inputs)
-      isNeeded.set(input);
+      if (neededAt[input] == kNone || at < neededAt[input])
+        neededAt[input] = at;
   }
   return kept;
 }

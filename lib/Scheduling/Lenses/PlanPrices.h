@@ -7,7 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // With a price for a byte that is kept and for a nanosecond on each lane, every value is either cheaper to keep or
-// cheaper to make again. Making a value again may need others that are made again as well, or kept.
+// cheaper to make again. Making a value again may need others that are made again as well, or kept. Bytes have their
+// price only while memory is scarce: a weight for each node says so.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_LENSES_PLANPRICES_H
@@ -28,8 +29,10 @@ struct PlanPrices {
 /// The repetitions of one problem as things with prices.
 class PricedRepetitions {
 public:
-  /// O(size of the problem).
-  PricedRepetitions(const Problem &problem, llvm::ArrayRef<Repetition> repetitions);
+  /// `scarcity` is indexed by node: the weight of the time for which the node runs in the order given. O(size of the
+  /// problem).
+  PricedRepetitions(const Problem &problem, llvm::ArrayRef<Repetition> repetitions,
+                    llvm::ArrayRef<int64_t> scarcity);
 
   /// The repetitions that are not worth their price, indexed by repetition: what is to be kept. O(repetitions and what
   /// they read).
@@ -49,18 +52,28 @@ private:
     Bytes bytes = 0;
     int32_t shape = 0;
     NodeId gap = 0;
-    /// Whether somebody else than another repetition reads it.
-    bool hasReader = false;
+    /// The last reader of the first value in front of the repetition, and the first reader of the repetition that is
+    /// no repetition itself; kNone if there is none.
+    NodeId lastEarly = 0, firstLate = kNone;
+    /// The first node of the repetition.
+    NodeId begin = 0;
     /// Lanes and times.
     std::vector<std::pair<LaneId, Ns>> work;
     /// Repetitions whose values it reads, each once.
     std::vector<int32_t> inputs;
   };
 
+  void addNode(int32_t index, const Problem &problem, NodeId id, std::vector<int64_t> &shape);
   void orderByUse();
   Wide workOf(const Item &item, const PlanPrices &prices) const;
+  Wide priceOfBytes(const Item &item, const PlanPrices &prices, NodeId from, NodeId to) const;
+  std::vector<Wide> cheapestAt(const PlanPrices &prices) const;
 
   std::vector<Item> items;
+  /// Indexed by node: the scarcity before it, in parts of kWholeScarcity.
+  std::vector<int64_t> before;
+  /// Indexed by buffer: the repetition that allocates it. Indexed by node: the repetition that it is part of.
+  std::vector<int32_t> ownerOf, partOf;
   /// All repetitions, those that read a value before the one that makes it.
   std::vector<int32_t> readersFirst;
 };
