@@ -37,6 +37,13 @@ static constexpr size_t kSearchedInFull = 2;
 /// Shapes whose repetitions are changed together: those of most bytes.
 static constexpr size_t kChangedShapes = 24;
 
+ReducedProblem commsched::lateProblem(const Problem &problem, llvm::ArrayRef<Repetition> repetitions,
+                                      const llvm::BitVector &kept) {
+  ReducedProblem reduced = keepValues(problem, repetitions, kept);
+  makeLate(reduced, repetitions);
+  return reduced;
+}
+
 bool commsched::isWorthIt(const Schedule &planned, const Schedule &known) {
   return planned.isWithinLimit() && (planned.makespan < known.makespan || known.peak > planned.limit);
 }
@@ -110,11 +117,13 @@ private:
     solver.memory.limit = limit;
     if (effort == 0)
       solver.objective = Objective::Makespan;
-    Schedule answer = schedule(keepValues(problem, repetitions, kept).problem, solver);
+    Schedule answer = schedule(reduce(kept).problem, solver);
     steps += answer.steps;
     answer.limit = limit;
     return answer;
   }
+
+  ReducedProblem reduce(const llvm::BitVector &kept) const { return lateProblem(problem, repetitions, kept); }
 
   /// Schedules a plan with effort 0, once. Returns whether it is within the limit.
   bool tryPlan(const llvm::BitVector &kept) {
@@ -238,7 +247,7 @@ private:
       if (trial.kept == given || !isWorthIt(trial.schedule, known))
         continue;
       plan.kept = trial.kept;
-      plan.reduced = keepValues(problem, repetitions, trial.kept);
+      plan.reduced = reduce(trial.kept);
       plan.schedule = std::move(trial.schedule);
       return plan;
     }

@@ -325,3 +325,26 @@ ReducedProblem commsched::keepValues(const Problem &problem, llvm::ArrayRef<Repe
                                      const llvm::BitVector &kept) {
   return Reduction(problem, repetitions).run(kept);
 }
+
+void commsched::makeLate(ReducedProblem &reduced, llvm::ArrayRef<Repetition> repetitions) {
+  const Problem &problem = reduced.problem;
+  llvm::BitVector isAgain(problem.size());
+  for (const Repetition &repetition : repetitions)
+    for (NodeId node : repetition.again)
+      if (reduced.image[node] != kNone)
+        isAgain.set(reduced.image[node]);
+  // Indexed by node: the node in front of which it comes, or itself.
+  std::vector<NodeId> place = identityOrder(problem);
+  for (NodeId node = problem.size() - 1; node >= 0; --node)
+    if (isAgain.test(node) && !problem.succs[node].empty())
+      place[node] = place[*std::min_element(problem.succs[node].begin(), problem.succs[node].end(),
+                                            [&](NodeId a, NodeId b) { return place[a] < place[b]; })];
+  Order order = identityOrder(problem);
+  llvm::sort(order, [&](NodeId a, NodeId b) { return std::pair(place[a], a) < std::pair(place[b], b); });
+  reduced.problem = inOrder(problem, order);
+  for (NodeId &origin : order)
+    origin = reduced.origin[origin];
+  reduced.origin = std::move(order);
+  for (auto [node, origin] : llvm::enumerate(reduced.origin))
+    reduced.image[origin] = static_cast<NodeId>(node);
+}

@@ -53,6 +53,42 @@ Order commsched::identityOrder(const Problem &problem) {
   return order;
 }
 
+Problem commsched::inOrder(const Problem &problem, llvm::ArrayRef<NodeId> order) {
+  Problem result = problem;
+  // Indexed by node: its place.
+  std::vector<NodeId> place(problem.size());
+  for (auto [at, node] : llvm::enumerate(order))
+    place[node] = static_cast<NodeId>(at);
+  auto move = [&](NodeId &node) { node = node == kNone ? kNone : place[node]; };
+  result.preds = result.touches = IndexLists();
+  result.preds.reserve(problem.size(), problem.preds.numValues());
+  result.touches.reserve(problem.size(), problem.touches.numValues());
+  llvm::SmallVector<NodeId> preds;
+  for (auto [at, node] : llvm::enumerate(order)) {
+    Node &moved = result.nodes[at] = problem.nodes[node];
+    move(moved.start);
+    move(moved.event);
+    preds.assign(problem.preds[node].begin(), problem.preds[node].end());
+    llvm::for_each(preds, move);
+    llvm::sort(preds);
+    result.preds.append(preds);
+    result.touches.append(problem.touches[node]);
+    if (!problem.members.empty()) {
+      MergeMember &member = result.members[at] = problem.members[node];
+      move(member.wait);
+      move(member.cast);
+    }
+  }
+  for (Buffer &buffer : result.buffers)
+    move(buffer.def);
+  for (RegionWork &region : result.regions) {
+    llvm::for_each(region.starts, move);
+    llvm::sort(region.starts);
+  }
+  result.finalize();
+  return result;
+}
+
 namespace {
 
 /// Checks what a node does because of its regions.

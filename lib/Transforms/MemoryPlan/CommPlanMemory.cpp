@@ -57,6 +57,8 @@ struct BlockPlan {
   /// Indexed as RepeatedBlock::ops: what is left out. Empty if the block stays as it is.
   llvm::BitVector leftOut;
   Schedule schedule;
+  /// The nodes of the block with everything made again that are left, in the order given to the solver.
+  std::vector<NodeId> order;
   /// Indexed by node of the rewritten block: what its schedule knows of starts that may be merged.
   std::vector<MergeMember> members;
   /// Values, and their bytes, that the program makes again and the plan keeps, and the reverse.
@@ -189,7 +191,8 @@ private:
       return plan;
     count(plan, repeated, loaded.problem, best);
     llvm::BitVector leftOut = leftOutBy(repeated, best.reduced);
-    eraseRepetitions(select(repeated.ops, leftOut));
+    plan.order = std::move(best.reduced.origin);
+    reduce(loaded, repeated, leftOut, plan.order);
     plan.schedule = std::move(best.schedule);
     plan.members = std::move(best.reduced.problem.members);
     if (holds(block, plan, known))
@@ -202,7 +205,7 @@ private:
     MemoryPlan plan;
     for (size_t index = 0; index < repetitions.size(); ++index)
       plan.kept.push_back(force == ForcedPlan::Keep || (force == ForcedPlan::Mixed && index % 2 == 0));
-    plan.reduced = keepValues(problem, repetitions, plan.kept);
+    plan.reduced = lateProblem(problem, repetitions, plan.kept);
     ScheduleOptions options = solverOptions().schedule;
     options.memory.limit = kUnlimited;
     plan.schedule = schedule(plan.reduced.problem, options);
@@ -214,6 +217,16 @@ private:
     for (const Repetition &repetition : repeated.repetitions)
       leftOut.push_back(reduced.image[repetition.again.front()] == kNone);
     return leftOut;
+  }
+
+  /// Leaves out what a plan leaves out, and gives what is left the order that the solver was given.
+  static void reduce(const LoadedBlock &loaded, const RepeatedBlock &repeated, const llvm::BitVector &leftOut,
+                     ArrayRef<NodeId> order) {
+    SmallVector<Operation *> ops;
+    for (NodeId node : order)
+      ops.push_back(loaded.nodes[node]);
+    eraseRepetitions(select(repeated.ops, leftOut));
+    applyOrder(loaded.nodes.getBlock(), ops);
   }
 
   static SmallVector<const RepeatedOps *> select(ArrayRef<RepeatedOps> ops, const llvm::BitVector &which) {
@@ -272,8 +285,9 @@ private:
     Location loc = block.getParentOp()->getLoc();
     ReadCheck reads(block);
     std::vector<RepeatedOps> ops = repeatAll(block, limits);
-    RepeatedBlock repeated = describe(std::move(ops), load(block));
-    eraseRepetitions(select(repeated.ops, plan.leftOut));
+    LoadedBlock whole = load(block);
+    RepeatedBlock repeated = describe(std::move(ops), whole);
+    reduce(whole, repeated, plan.leftOut, plan.order);
     if (Operation *op = reads.findChange(block))
       return op->emitError() << getArgument() << ": the operation reads another value than before; please report this";
     LoadedBlock loaded = loadRewritten(block, plan);

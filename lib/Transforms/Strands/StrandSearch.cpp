@@ -59,43 +59,6 @@ static void arrange(Block &block, const LoadedBlock &loaded, const Order &order)
   applyOrder(block, ops);
 }
 
-/// The problem whose given order is `order` of `problem`. O(N + E).
-static Problem inOrder(const Problem &problem, ArrayRef<NodeId> order) {
-  Problem result = problem;
-  // Indexed by node: its place.
-  std::vector<NodeId> place(problem.size());
-  for (auto [at, node] : llvm::enumerate(order))
-    place[node] = static_cast<NodeId>(at);
-  auto move = [&](NodeId &node) { node = node == kNone ? kNone : place[node]; };
-  result.preds = result.touches = IndexLists();
-  result.preds.reserve(problem.size(), problem.preds.numValues());
-  result.touches.reserve(problem.size(), problem.touches.numValues());
-  SmallVector<NodeId> preds;
-  for (auto [at, node] : llvm::enumerate(order)) {
-    Node &moved = result.nodes[at] = problem.nodes[node];
-    move(moved.start);
-    move(moved.event);
-    preds.assign(problem.preds[node].begin(), problem.preds[node].end());
-    llvm::for_each(preds, move);
-    llvm::sort(preds);
-    result.preds.append(preds);
-    result.touches.append(problem.touches[node]);
-    if (!problem.members.empty()) {
-      MergeMember &member = result.members[at] = problem.members[node];
-      move(member.wait);
-      move(member.cast);
-    }
-  }
-  for (Buffer &buffer : result.buffers)
-    move(buffer.def);
-  for (RegionWork &region : result.regions) {
-    llvm::for_each(region.starts, move);
-    llvm::sort(region.starts);
-  }
-  result.finalize();
-  return result;
-}
-
 WrittenStrands commsched::writeAndArrange(Block &block, const StrandPlan &plan, int64_t stagger, const CostModel &model,
                                           const LoadOptions &load) {
   OperationCosts costs(model);

@@ -31,6 +31,9 @@ struct MemoryPlan {
   int64_t steps = 0;
 };
 
+/// The problem that a plan is judged by: keepValues(), and what is made again is made late. O(nodes + edges + touches).
+ReducedProblem lateProblem(const Problem &problem, llvm::ArrayRef<Repetition> repetitions, const llvm::BitVector &kept);
+
 /// Whether the schedule of a plan is worth it: within its limit, and shorter than `known`, the schedule without a plan,
 /// unless that is above the limit.
 bool isWorthIt(const Schedule &planned, const Schedule &known);

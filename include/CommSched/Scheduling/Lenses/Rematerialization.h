@@ -30,7 +30,7 @@ struct Repetition {
 /// A problem without the nodes that a choice leaves out.
 struct ReducedProblem {
   Problem problem;
-  /// Indexed by node of `problem`: the node of the whole problem. Ascending.
+  /// Indexed by node of `problem`: the node of the whole problem.
   std::vector<NodeId> origin;
   /// Indexed by node of the whole problem: its node in `problem`, or kNone if it is left out.
   std::vector<NodeId> image;
@@ -45,6 +45,10 @@ std::string validate(const Problem &problem, llvm::ArrayRef<Repetition> repetiti
 /// stays live until then. Repetitions that nobody reads any more are left out, too. Nodes keep their relative order.
 /// `problem` is valid and so are `repetitions`. `kept` is indexed by repetition. O(nodes + edges + touches).
 ReducedProblem keepValues(const Problem &problem, llvm::ArrayRef<Repetition> repetitions, const llvm::BitVector &kept);
+
+/// Moves the nodes of `again` that are left in `reduced` down, in its given order, to the first node that comes after
+/// them. A value that is made again for somebody who is left out would otherwise be made too early. O(nodes + edges).
+void makeLate(ReducedProblem &reduced, llvm::ArrayRef<Repetition> repetitions);
 
 } // namespace commsched
 

@@ -304,6 +304,9 @@ using Order = std::vector<NodeId>;
 /// The given order: 0, 1, ..., N-1.
 Order identityOrder(const Problem &problem);
 
+/// The problem whose given order is `order` of `problem`, a permutation that respects its edges. O(N + E).
+Problem inOrder(const Problem &problem, llvm::ArrayRef<NodeId> order);
+
 } // namespace commsched
 
 #endif // COMMSCHED_SCHEDULING_PROBLEM_PROBLEM_H
