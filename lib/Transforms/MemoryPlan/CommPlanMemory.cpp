@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Decides on a copy of the function, where everything that may be made again is made again, and carries the decision out
-// on the function.
+// Decides on a copy of the function, where everything that may be made again is made again, and carries the decision
+// out on the function.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -95,8 +95,7 @@ struct CommPlanMemoryPass : public commsched::impl::CommPlanMemoryBase<CommPlanM
 
 private:
   SolverOptions solverOptions() const {
-    SolverOptions solver(collectiveOrder, bucketing,
-                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
+    SolverOptions solver(collectiveOrder, bucketing, bucketCapBytes, effort);
     solver.schedule.memory = memory;
     solver.schedule.objective = Objective::Robust;
     return solver;
@@ -181,10 +180,9 @@ private:
           << getArgument() << ": " << wrong << "; the block is not planned; please report this";
       return plan;
     }
-    MemoryPlan best = force == ForcedPlan::None
-                          ? planMemory(loaded.problem, repeated.repetitions, repeated.given, known,
-                                       solverOptions().schedule)
-                          : forcedPlan(loaded.problem, repeated.repetitions);
+    MemoryPlan best = force == ForcedPlan::None ? planMemory(loaded.problem, repeated.repetitions, repeated.given,
+                                                             known, solverOptions().schedule)
+                                                : forcedPlan(loaded.problem, repeated.repetitions);
     plan.candidates = static_cast<int64_t>(repeated.ops.size());
     plan.tried = best.tried;
     if (best.kept == repeated.given)
