@@ -132,8 +132,8 @@ TEST(Rematerialization, MakesLate) {
   EXPECT_GT(moved, leastOf(500));
 }
 
-// A cast that is kept for a second gather is no longer part of the pack of the first one. If the gather is kept, too, it
-// is.
+// A cast that is kept for a second gather is no longer part of the pack of the first one. If the gather is kept, too,
+// it is.
 TEST(Rematerialization, SharesNoCastOfAPack) {
   RepeatedProgram program;
   auto add = [&](Step::Kind kind, std::vector<int32_t> reads, int32_t repeats, int32_t unit) {

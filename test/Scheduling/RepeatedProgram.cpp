@@ -167,8 +167,8 @@ private:
     program.steps.push_back(step);
   }
 
-  /// Repeats the step that makes the storage of `step`, and some of its views. Repetitions are read instead of originals
-  /// if there are some.
+  /// Repeats the step that makes the storage of `step`, and some of its views. Repetitions are read instead of
+  /// originals if there are some.
   void repeat(int32_t step) {
     while (program.steps[step].kind == Step::View)
       step = program.steps[step].reads.front();

@@ -67,7 +67,8 @@ public:
         asGiven(keepValues(problem, repetitions, given)),
         limit(options.memory.limitFor(peakOf(asGiven.problem, identityOrder(asGiven.problem)))),
         priced(problem, repetitions, findScarcity()), loads(problem.numLanes(), 0) {
-    mostTried = static_cast<int32_t>(std::clamp<int64_t>(kMostNodes / std::max<NodeId>(problem.size(), 1), 12, kMostTried));
+    mostTried =
+        static_cast<int32_t>(std::clamp<int64_t>(kMostNodes / std::max<NodeId>(problem.size(), 1), 12, kMostTried));
   }
 
   MemoryPlan run() {
@@ -151,7 +152,8 @@ private:
     for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
       fullest = std::max(fullest, loads[lane]);
     for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
-      int64_t part = mulDiv(1000 - share, mulDiv(loads[lane], 1000, fullest) * mulDiv(loads[lane], 1000, fullest), 1000000);
+      int64_t part =
+          mulDiv(1000 - share, mulDiv(loads[lane], 1000, fullest) * mulDiv(loads[lane], 1000, fullest), 1000000);
       prices.lanes.push_back(lane == kComputeLane ? share : std::max<int64_t>(part, 1));
     }
     prices.mebibyte = ((4 + int64_t(step % 4)) << (step / 4)) / 4;
@@ -179,9 +181,8 @@ private:
     std::vector<int32_t> changes;
     for (int index : differs.set_bits())
       changes.push_back(index);
-    llvm::sort(changes, [&](int32_t a, int32_t b) {
-      return std::pair(priced.gapOf(a), a) < std::pair(priced.gapOf(b), b);
-    });
+    llvm::sort(changes,
+               [&](int32_t a, int32_t b) { return std::pair(priced.gapOf(a), a) < std::pair(priced.gapOf(b), b); });
     size_t low = 0, high = changes.size();
     for (int32_t step = 0; step < kBetweenSteps && low + 1 < high && !isSpent(); ++step) {
       size_t middle = (low + high) / 2;

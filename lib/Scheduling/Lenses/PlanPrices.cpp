@@ -135,10 +135,9 @@ llvm::BitVector PricedRepetitions::keptAt(const PlanPrices &prices) const {
     for (int32_t input : item.inputs) {
       const Item &read = items[input];
       // A value that is needed later anyway is kept, or made again so much earlier.
-      again += neededAt[input] == kNone
-                   ? cheapest[input]
-                   : std::min(priceOfBytes(read, prices, read.lastEarly, neededAt[input]),
-                              priceOfBytes(read, prices, at, neededAt[input]));
+      again += neededAt[input] == kNone ? cheapest[input]
+                                        : std::min(priceOfBytes(read, prices, read.lastEarly, neededAt[input]),
+                                                   priceOfBytes(read, prices, at, neededAt[input]));
     }
     if (again >= priceOfBytes(item, prices, item.lastEarly, at))
       continue;

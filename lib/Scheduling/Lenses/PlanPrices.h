@@ -31,8 +31,7 @@ class PricedRepetitions {
 public:
   /// `scarcity` is indexed by node: the weight of the time for which the node runs in the order given. O(size of the
   /// problem).
-  PricedRepetitions(const Problem &problem, llvm::ArrayRef<Repetition> repetitions,
-                    llvm::ArrayRef<int64_t> scarcity);
+  PricedRepetitions(const Problem &problem, llvm::ArrayRef<Repetition> repetitions, llvm::ArrayRef<int64_t> scarcity);
 
   /// The repetitions that are not worth their price, indexed by repetition: what is to be kept. O(repetitions and what
   /// they read).

@@ -41,9 +41,9 @@ static bool isRepeatableStart(CollectiveOpInterface start) {
 }
 
 bool commsched::isRepeatable(Operation *op) {
-  constexpr llvm::StringLiteral kPlaced[] = {CommDialect::kPinnedAttrName, CommDialect::kUnitAttrName,
+  constexpr llvm::StringLiteral kPlaced[] = {CommDialect::kPinnedAttrName,    CommDialect::kUnitAttrName,
                                              CommDialect::kAfterUnitAttrName, CommDialect::kStreamAttrName,
-                                             CommDialect::kHybridAttrName, kInPlaceAttrName};
+                                             CommDialect::kHybridAttrName,    kInPlaceAttrName};
   if (op->getNumResults() == 0 || op->hasTrait<OpTrait::ConstantLike>() || isa<CallOpInterface>(op) ||
       llvm::any_of(kPlaced, [&](StringRef name) { return op->hasAttr(name); }))
     return false;
@@ -194,7 +194,7 @@ bool BlockValues::canReadAgain(Value value, NodeId from, NodeId to) const {
     return false;
   return versionOf(value, from) == versionOf(value, to) && llvm::none_of(storage.of(value), [&](StorageId id) {
            const StorageClass &entry = storage.classes()[id];
-           return entry.unknownOrigin || isCopiedDestination[id] || (entry.def && !writers[id].empty() &&
-                                                                     indexOf(value) == kNone);
+           return entry.unknownOrigin || isCopiedDestination[id] ||
+                  (entry.def && !writers[id].empty() && indexOf(value) == kNone);
          });
 }

@@ -171,9 +171,8 @@ private:
         continue;
       }
       bool isWanted = llvm::any_of(nodes[member]->getResults(), [&](Value result) {
-        return wanted.contains(result) || llvm::any_of(result.getUsers(), [&](Operation *user) {
-                 return nodes.find(user) >= at;
-               });
+        return wanted.contains(result) ||
+               llvm::any_of(result.getUsers(), [&](Operation *user) { return nodes.find(user) >= at; });
       });
       if (!isWanted && !isPartOf(value, member))
         continue;
@@ -204,7 +203,8 @@ private:
     for (auto [index, plan] : llvm::enumerate(plans))
       for (NodeId member : plan.cloned)
         clones.push_back({plan.at, member, static_cast<int32_t>(index)});
-    llvm::sort(clones, [](const Clone &a, const Clone &b) { return std::tie(a.at, a.member) < std::tie(b.at, b.member); });
+    llvm::sort(clones,
+               [](const Clone &a, const Clone &b) { return std::tie(a.at, a.member) < std::tie(b.at, b.member); });
     // Indexed by value of the block: its index in `result`.
     std::vector<int32_t> resultOf(plans.size(), kNone);
     for (const Clone &clone : clones) {

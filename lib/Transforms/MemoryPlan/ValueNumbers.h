@@ -17,8 +17,8 @@
 
 namespace commsched {
 
-/// What tells two `comm.compute` apart. Their name and types do not say all: scalar arguments of a framework's operation
-/// are not in the program.
+/// What tells two `comm.compute` apart. Their name and types do not say all: scalar arguments of a framework's
+/// operation are not in the program.
 enum class OpaqueOps : uint8_t {
   /// None are equal, except for casts of the element type.
   Differ,

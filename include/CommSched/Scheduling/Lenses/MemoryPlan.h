@@ -40,9 +40,9 @@ bool isWorthIt(const Schedule &planned, const Schedule &known);
 
 /// Searches for the plan with the shortest schedule within the limit of `options`, which is taken as bytes
 /// (MemoryBudget::limit) or from the peak of `problem` without `given`. `given` has the repetitions that the program
-/// without a plan does not carry out, and `known` is the answer for it: a plan that is not shorter is not taken, and the
-/// result is then `given` with `known`. `problem` and `repetitions` are valid. Equal input gives equal output. Solves at
-/// most a fixed number of problems, of which at most three get the effort of `options`.
+/// without a plan does not carry out, and `known` is the answer for it: a plan that is not shorter is not taken, and
+/// the result is then `given` with `known`. `problem` and `repetitions` are valid. Equal input gives equal output.
+/// Solves at most a fixed number of problems, of which at most three get the effort of `options`.
 MemoryPlan planMemory(const Problem &problem, llvm::ArrayRef<Repetition> repetitions, const llvm::BitVector &given,
                       const Schedule &known, const ScheduleOptions &options);
 

@@ -142,10 +142,9 @@ void ScheduleFacts::findStages() {
   isStage.assign(size, false);
   for (NodeId node = size - 1; node >= 0; --node) {
     llvm::ArrayRef<NodeId> users = problem.succs[node];
-    isStage[node] = problem.nodes[node].kind == NodeKind::Compute && isResult[node] && !users.empty() &&
-                    llvm::all_of(users, [&](NodeId user) {
-                      return problem.nodes[user].kind == NodeKind::Start || isStage[user];
-                    });
+    isStage[node] =
+        problem.nodes[node].kind == NodeKind::Compute && isResult[node] && !users.empty() &&
+        llvm::all_of(users, [&](NodeId user) { return problem.nodes[user].kind == NodeKind::Start || isStage[user]; });
   }
 }
 

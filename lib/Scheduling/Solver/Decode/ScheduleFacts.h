@@ -51,9 +51,10 @@ struct ScheduleFacts {
   /// Indexed by compute: the only start that uses its results, directly or through other such computes, or kNone.
   /// Example: a product that computes the gradient of a weight is an exclusive producer of its reduce-scatter.
   std::vector<NodeId> exclusiveStart;
-  /// Indexed by node: whether it is a compute between the stages of a reduction: it works on results of collectives alone,
-  /// and only further collectives use what it gives. Example: the division between an all-reduce over the replicas of a
-  /// gradient and the reduce-scatter that follows. It needs its inputs when these collectives are needed, not earlier.
+  /// Indexed by node: whether it is a compute between the stages of a reduction: it works on results of collectives
+  /// alone, and only further collectives use what it gives. Example: the division between an all-reduce over the
+  /// replicas of a gradient and the reduce-scatter that follows. It needs its inputs when these collectives are needed,
+  /// not earlier.
   std::vector<bool> isStage;
   /// Indexed by start: what its exclusive producers take together, in permille of what it takes. If that is more than
   /// 1,000, it pays to defer them behind the start of a long collective at the block's end. Otherwise their own
