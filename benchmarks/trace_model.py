@@ -44,7 +44,9 @@ def parse_args(argv=None) -> argparse.Namespace:
     p.add_argument("--joint", action="store_true", help="write both as one graph, too")
     p.add_argument("--donated", default="auto", help='"auto", "none" or a comma-separated list of placeholders')
     p.add_argument("--fx", action="store_true", help="write the FX graphs as readable text too")
-    p.add_argument("--out", required=True, type=pathlib.Path, metavar="DIR", help="where fw.mlir, bw.mlir and joint.mlir go")
+    p.add_argument(
+        "--out", required=True, type=pathlib.Path, metavar="DIR", help="where fw.mlir, bw.mlir and joint.mlir go"
+    )
     a = p.parse_args(argv)
     if a.model in REAL and (a.tp > 1 or a.ep):
         p.error(f"{a.model} has its own parallelism: expected neither --tp nor --ep")
