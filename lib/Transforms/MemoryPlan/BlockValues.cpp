@@ -152,7 +152,7 @@ void BlockValues::noteDestinations(Operation *op) {
   if (!destinationOp)
     return;
   for (OpOperand &dest : destinationOp.getDpsInitsMutable())
-    for (StorageId id : storage.of(dest.get()))
+    for (StorageId id : isa<TensorType>(dest.get().getType()) ? storage.of(dest.get()) : ArrayRef<StorageId>())
       if (!llvm::is_contained(storage.of(destinationOp.getTiedOpResult(&dest)), id) && storage.classes()[id].def)
         isCopiedDestination[id] = true;
 }

@@ -19,6 +19,7 @@
 #include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Lenses/MemoryPlan.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Support/Count.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
@@ -331,12 +332,12 @@ private:
     }
     remark << remark::metric("Kept", plan.kept) << remark::metric("KeptBytes", plan.keptBytes)
            << remark::metric("Again", plan.again) << remark::metric("AgainBytes", plan.againBytes);
-    describeRemark(remark, "block", kNoLimitingFactor,
-                   std::to_string(plan.kept) + " values of " + formatBytes(plan.keptBytes) +
-                       " are kept that were made again, and " + std::to_string(plan.again) + " of " +
-                       formatBytes(plan.againBytes) + " are made again that were kept; " + formatNs(after.makespan) +
-                       ", was " + formatNs(known.makespan) + "; peak " + formatBytes(after.peak) + ", was " +
-                       formatBytes(known.peak));
+    describeRemark(
+        remark, "block", kNoLimitingFactor,
+        "kept instead of made again: " + formatCount(plan.kept, "value") + " of " + formatBytes(plan.keptBytes) +
+            "; made again instead of kept: " + formatCount(plan.again, "value") + " of " +
+            formatBytes(plan.againBytes) + "; " + formatNs(after.makespan) + ", was " + formatNs(known.makespan) +
+            "; peak " + formatBytes(after.peak) + ", was " + formatBytes(known.peak));
   }
 
   std::shared_ptr<const CostModel> model;

@@ -22,7 +22,9 @@ OURS = ["--comm-schedule=effort=3000", "--comm-schedule=effort=3000 memory-budge
         "--comm-order-fsdp", "--comm-bucket", "--comm-bucket=form=coalesced", "--comm-bucket=mixed-types",
         "--comm-realize-buffers", "--comm-realize-buffers=one-shot-threshold-bytes=0", "--comm-realize-buffers",
         "--comm-decompose-all-to-all", "--comm-reinplace-all-gather", "--comm-remove-unsharded-param-usage",
-        "--comm-split-strands=force max-strands=2", STREAMS]
+        "--comm-split-strands=force max-strands=2", "--comm-plan-memory=force=again effort=0",
+        "--comm-plan-memory=force=mixed effort=1000", "--comm-plan-memory=force=keep effort=0",
+        "--comm-plan-memory=effort=1000 memory-budget-ratio=1", STREAMS]
 WHOLE = [[STREAMS, *PLAN], PLAN, ["--comm-realize-buffers", *PLAN], ["--comm-bufferize"],
          ["--reorder-comm-overlap=effort=2000 passes=func.func(canonicalize),comm-schedule"],
          ["--reorder-comm-overlap=effort=2000 passes=cse,comm-schedule"],
