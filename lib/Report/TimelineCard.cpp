@@ -192,7 +192,8 @@ private:
 } // namespace
 
 void commsched::writeCard(const Report &report, raw_ostream &os) {
-  os << formatv("<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}'>\n<style>\n{2}"
+  os << formatv("<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0:f0} {1:f0}' width='{0:f0}' "
+                "height='{1:f0}'>\n<style>\n{2}"
                 "</style>\n<rect class='ground' width='100%' height='100%'/>\n",
                 kCardWidth, kCardHeight, kCardStyle);
   auto longest = max_element(
