@@ -88,6 +88,7 @@ TEST(Ablation, EachPhaseEarnsItsPlace) {
         earned[name].sum += ppm;
         earned[name].most = std::max(earned[name].most, ppm);
         earned[name].proofs += with.leastOrder.has_value() && !without.leastOrder.has_value();
+        earned[name].proofs += with.leastSchedule.has_value() && !without.leastSchedule.has_value();
       }
     }
   for (const auto &[name, what] : earned) {
