@@ -2,11 +2,11 @@
 // RUN: comm-opt %s --comm-schedule --comm-timeline=%t.json -o /dev/null 2> /dev/null
 // RUN: %python %S/Inputs/check_card.py %t.svg %t.json
 // RUN: FileCheck %s --input-file=%t.svg
-// RUN: comm-opt %s --comm-timeline=%t.one.svg -o /dev/null 2> /dev/null && FileCheck %s --check-prefix=ONE --input-file=%t.one.svg
+// RUN: comm-opt %s --pass-pipeline="builtin.module(comm-report{timeline-file=%t.one.svg table=false})" -o /dev/null && FileCheck %s --check-prefix=ONE --input-file=%t.one.svg
 // RUN: echo "module {}" | comm-opt - --comm-timeline=%t.none.svg -o /dev/null 2> /dev/null && FileCheck %s --check-prefix=NONE --input-file=%t.none.svg
 
 // Tests the picture of the block that takes longest: its bars and its memory are those of the trace, names are text and not
-// markup, and a run without passes has one order.
+// markup, and the pass that measures once shows one order.
 // CHECK: <svg {{.*}}width='1200' height='630'
 // CHECK: class='title'{{.*}}>a&lt;b&amp;c: {{.*}} to {{.*}} %)</text>
 // CHECK: class='facts'{{.*}}>predicted for h100-sxm; no schedule within the memory limit takes less than {{.*}}; the longest of 2 blocks</text>

@@ -2,7 +2,7 @@
 #
 #   interrupt.py COMMAND...
 #
-# The search of COMMAND has to take longer than anybody waits. The interrupt comes when its progress is shown.
+# The search of COMMAND has to take longer than a second. The interrupt comes when its progress is shown.
 
 import os
 import pty
