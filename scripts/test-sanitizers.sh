@@ -21,7 +21,7 @@ ninja -C build/asan >build/asan-build.log 2>&1 || {
 say "built in $((SECONDS - start)) s"
 say "left out under the sanitizers: random programs and faults over MPI, programs against numpy,"
 say "  the plug-in (stock mlir-opt cannot load an instrumented library),"
-say "  the gaps of searches on training graphs (equal integers, ten times later), the transformer step on 8 ranks (2 and 4 run),"
+say "  the gaps and the interruption of searches on training graphs (equal integers, ten times later), the transformer step on 8 ranks (2 and 4 run),"
 say "  most of the random problems of long unit tests, of strands, of the oracles of streams and of certificates,"
 say "  1,000 ranks in little memory (the sanitizers reserve more addresses than the test allows),"
 say "  scripts/test-gpu.sh (it packs and runs uninstrumented programs),"
