@@ -15,7 +15,7 @@ failure | cancelled)
   if [ -n "$issue" ]; then
     gh issue comment "$issue" --body "The job failed again: $run"
   else
-    gh issue create --title "$title" --body "The job failed: $run. It may fail: it runs against versions that CommSched does not support yet."
+    gh issue create --title "$title" --body "The job failed: $run. It may fail: .github/workflows/weekly.yml says why."
   fi
   ;;
 success) [ -z "$issue" ] || gh issue close "$issue" --comment "The job passes: $run" ;;

@@ -268,10 +268,13 @@ private:
     return completed;
   }
 
-  /// Returns true if a collective of the block may be complete whenever control reaches `op` in a nested region. A loop
-  /// may put another collective in flight after the wait for a future that it carries, and carry what that one uses to
-  /// the next iteration: such a wait completes nothing outside of its iteration.
+  /// Returns true if a collective of the block may be complete whenever control reaches `op` in a nested region. What
+  /// is outside of the block comes before the collective. A loop may put another collective in flight after the wait
+  /// for a future that it carries, and carry what that one uses to the next iteration: such a wait completes nothing
+  /// outside of its iteration.
   bool isCompleteBefore(Operation *op, CollectiveOpInterface start) const {
+    if (!block.findAncestorOpInBlock(*op))
+      return false;
     bool complete = false;
     for (; op->getBlock() != &block; op = op->getParentOp()) {
       auto isBefore = [&](Operation *wait) { return wait->isBeforeInBlock(op); };

@@ -204,3 +204,27 @@ func.func @destination_is_allocated_in_a_branch(%x: memref<4xf32>, %c: i1, %v: f
   %w = comm.wait %f keeping (%x, %r : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   return
 }
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that what was chosen in front of a region counts in the region: the choice comes before the collective.
+func.func @chosen_outside(%x: memref<4xf32>, %other: memref<16xf32>, %c: i1, %v: f32, %i: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %arena = memref.alloc() : memref<128xi8>
+  %dest = memref.view %arena[%c0][] : memref<128xi8> to memref<16xf32>
+  %behind = memref.view %arena[%c64][] : memref<128xi8> to memref<16xf32>
+  %apart = arith.select %c, %behind, %other : memref<16xf32>
+  %either = arith.select %c, %apart, %dest : memref<16xf32>
+  scf.if %c {
+    // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+    %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+    memref.store %v, %apart[%i] : memref<16xf32>
+    // expected-error @+1 {{writes operand #1, which is in flight}}
+    memref.store %v, %either[%i] : memref<16xf32>
+    %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  }
+  return
+}
