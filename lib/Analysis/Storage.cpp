@@ -159,17 +159,24 @@ static bool holdsMemrefs(Value value) {
   return isa<BaseMemRefType>(value.getType());
 }
 
+/// The bytes of all that a future carries. `hint` has those of dynamic size.
+Bytes StorageMap::bytesOfFuture(Value future, std::optional<Bytes> hint) {
+  Bytes bytes = 0;
+  for (Type type : cast<FutureType>(future.getType()).getTypes()) {
+    std::optional<Bytes> size = getStaticBytes(type);
+    size = size ? size : std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt);
+    bytes = std::min(bytes + bytesOf(future, size), INT64_MAX - kLargestBytes);
+  }
+  return bytes;
+}
+
 void StorageMap::addArgument(BlockArgument argument) {
   Bytes bytes = 0;
-  if (auto future = dyn_cast<FutureType>(argument.getType())) {
+  if (isa<FutureType>(argument.getType())) {
     std::optional<Bytes> hint;
     if (auto attr = dyn_cast_if_present<IntegerAttr>(getArgumentAttr(argument, CommDialect::kBytesHintAttrName)))
       hint = attr.getInt();
-    for (Type type : future.getTypes()) {
-      std::optional<Bytes> size = getStaticBytes(type);
-      size = size ? size : std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt);
-      bytes = std::min(bytes + bytesOf(argument, size), INT64_MAX - kLargestBytes);
-    }
+    bytes = bytesOfFuture(argument, hint);
   } else {
     bytes = bytesOf(argument, getKnownBytes(argument));
   }
@@ -357,12 +364,19 @@ void StorageMap::visitResult(OpResult result, bool nested) {
     return;
   }
   llvm::SmallVector<StorageId, 4> ids = unionOf(sources.values);
+  const size_t numKnown = ids.size();
   dropInner(ids, nested);
+  const bool hidesInner = ids.size() < numKnown;
   if (isa<FutureType>(result.getType())) {
     llvm::SmallVector<StorageId, 4> completed;
     for (Value source : sources.values)
       llvm::append_range(completed, writtenBy(source));
     dropInner(completed, nested);
+    // What the regions allocate is one storage outside of them, for all waits for the future.
+    if (hidesInner) {
+      ids.push_back(allocate(op, bytesOfFuture(result, std::nullopt), nested));
+      completed.push_back(ids.back());
+    }
     written[result] = addSlice(completed);
     return refer(result, ids);
   }

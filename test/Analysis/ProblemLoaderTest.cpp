@@ -427,6 +427,29 @@ constexpr StringLiteral kCall = R"(
   func.func private @again(%x: tensor<8xf32>) {
     func.call @again(%x) : (tensor<8xf32>) -> ())";
 
+// What a region allocates and leaves in flight is one storage for all who wait for it, live from the region on.
+TEST_F(ProblemLoaderTest, AFutureOutOfARegionHasOneStorage) {
+  LoadedBlock &block = load("%x: memref<8xf32>, %c: i1, %v: f32, %i: index", R"(
+    %f = scf.if %c -> (!comm.future<memref<8xf32>>) {
+      %a = memref.alloc() : memref<8xf32>
+      %g = comm.all_reduce sum %x into %a on @dp : (memref<8xf32>) -> !comm.future<memref<8xf32>>
+      scf.yield %g : !comm.future<memref<8xf32>>
+    } else {
+      %a = memref.alloc() : memref<8xf32>
+      %g = comm.all_reduce max %x into %a on @dp : (memref<8xf32>) -> !comm.future<memref<8xf32>>
+      scf.yield %g : !comm.future<memref<8xf32>>
+    }
+    %w = comm.wait %f : !comm.future<memref<8xf32>>
+    memref.store %v, %w[%i] : memref<8xf32>
+    %w2 = comm.wait %f : !comm.future<memref<8xf32>>
+    %l = memref.load %w2[%i] : memref<8xf32>)");
+  ASSERT_EQ(block.problem.size(), 5);
+  EXPECT_TRUE(hasEdge(2, 4));
+  EXPECT_EQ(block.problem.buffers.back().def, 0);
+  EXPECT_EQ(block.problem.users[static_cast<BufferId>(block.problem.buffers.size()) - 1].vec(),
+            std::vector<NodeId>({0, 1, 2, 3, 4}));
+}
+
 TEST_F(ProblemLoaderTest, ACallHasTheLanesAndThePeakOfItsCallee) {
   LoadedBlock &block = load("%x: tensor<8xf32>", kCall);
   EXPECT_EQ(block.problem.nodes[1].kind, NodeKind::Hybrid);

@@ -106,6 +106,7 @@ private:
   StorageId allocate(mlir::Operation *def, mlir::Value value, Bytes bytes, bool nested);
   /// Records `value` if its size is unknown.
   Bytes bytesOf(mlir::Value value, std::optional<Bytes> known);
+  Bytes bytesOfFuture(mlir::Value future, std::optional<Bytes> hint);
   Slice addSlice(llvm::ArrayRef<StorageId> ids);
   void refer(mlir::Value value, llvm::ArrayRef<StorageId> ids) { slices[value] = addSlice(ids); }
   llvm::SmallVector<StorageId, 4> unionOf(mlir::ValueRange sources) const;
