@@ -9,6 +9,7 @@
 #include "CommSched/Scheduling/Lenses/Rematerialization.h"
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Lenses/MemoryPlan.h"
+#include "Lenses/PlanBound.h"
 #include "RepeatedProgram.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -240,6 +241,111 @@ TEST(MemoryPlan, ComesCloseToTheBestOfAllPlans) {
   }
   EXPECT_GT(better, leastOf(20));
   EXPECT_GE(best * 100, programs * 90) << best << " of " << programs;
+}
+
+/// Gathers of one key: every one costs the same for equal bytes, and any of them may be merged.
+void makeMergeable(RepeatedProgram &program) {
+  for (Step &step : program.steps)
+    if (step.kind == Step::Gather)
+      step.cost = 5 + step.bytes / 64;
+}
+
+void addMergeKey(Problem &problem, const RepeatedProgram &program, const std::vector<std::vector<NodeId>> &nodesOf) {
+  problem.members.resize(problem.size());
+  MergeKey &key = problem.mergeKeys.emplace_back();
+  key.lane = 1;
+  key.cost = [](Bytes bytes) { return Ns(5 + bytes / 64); };
+  problem.copyCost = [](Bytes read, Bytes written) { return Ns((read + written) / 640); };
+  for (auto [index, step] : llvm::enumerate(program.steps)) {
+    if (step.kind != Step::Gather || step.bytes == 0)
+      continue;
+    const NodeId start = nodesOf[index][0], wait = nodesOf[index][1];
+    problem.nodes[start].mergeKey = 0;
+    MergeMember &member = problem.members[start];
+    member.wait = wait;
+    for (BufferId buffer : problem.touches[start])
+      (problem.buffers[buffer].def == start ? member.output : member.input) = buffer;
+    member.inputBytes = member.input == kNone ? 0 : problem.buffers[member.input].bytes;
+    member.outputBytes = step.bytes;
+  }
+}
+
+/// What random weights and prices at random nodes prove at most.
+Ns largestOfRandomProofs(const Problem &whole, llvm::ArrayRef<Repetition> repetitions, const ScheduleOptions &options,
+                         Random &random) {
+  MergedCopies merged = mergeCopies(whole, repetitions);
+  PlanRelaxation relaxation(whole, repetitions, merged, *options.memory.limit, options.bucketing);
+  llvm::BitVector hasCopies(merged.all.problem.size());
+  for (NodeId node = 0; node < whole.size(); ++node)
+    if (merged.all.image[node] == kNone)
+      hasCopies.set(merged.nodeOf[node]);
+  for (NodeId node = 0; node < merged.all.problem.size(); ++node)
+    if (merged.all.problem.nodes[node].kind == NodeKind::Compute && !hasCopies.test(node))
+      relaxation.addCut(node);
+  Ns largest = 0;
+  for (int32_t draw = 0; draw < 50 && relaxation.numCuts() > 0; ++draw) {
+    PlanProof proof;
+    const int64_t share = random.between(0, kWholeWeight);
+    proof.weights = {share, kWholeWeight - share};
+    for (int64_t number = random.between(0, 3); number > 0; --number) {
+      const auto cut = static_cast<int32_t>(random.below(relaxation.numCuts()));
+      if (llvm::none_of(proof.cuts, [&](const PricedCut &priced) { return priced.cut == cut; }))
+        proof.cuts.push_back({cut, random.between(0, kWholeWeight / 32)});
+    }
+    largest = std::max(largest, relaxation.evaluate(proof));
+  }
+  return largest;
+}
+
+/// The least makespan of all plans within a limit; none if no plan is.
+std::optional<Ns> leastOfAllPlans(const Problem &whole, llvm::ArrayRef<Repetition> repetitions,
+                                  const ScheduleOptions &options) {
+  std::optional<Ns> least;
+  const auto units = static_cast<int32_t>(repetitions.size());
+  for (uint32_t bits = 0; bits < 1u << units; ++bits)
+    if (Schedule answer = schedule(keepValues(whole, repetitions, setOf(units, bits)).problem, options);
+        answer.isWithinLimit())
+      least = least ? std::min(*least, answer.makespan) : answer.makespan;
+  return least;
+}
+
+// No plan of a small program is shorter than the bound, whatever its order and its buckets. Often it is attained, and
+// often the limit on memory raises it.
+TEST(PlanBound, HoldsForAllPlans) {
+  int32_t programs = 0, raised = 0, tight = 0;
+  for (uint64_t seed = 1; seed <= portion<uint64_t>(120); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const bool bucketing = seed % 6 == 0;
+    RepeatedProgram program = seed % 4 == 3 ? randomProgram(seed, 12, 3) : randomStep(seed, bucketing ? 2 : 3);
+    if (bucketing)
+      makeMergeable(program);
+    std::vector<std::vector<NodeId>> nodesOf;
+    Problem whole = toProblem(program, nodesOf);
+    if (bucketing)
+      addMergeKey(whole, program, nodesOf);
+    ASSERT_EQ(whole.validate(), "");
+    std::vector<Repetition> repetitions = repetitionsOf(program, nodesOf);
+    Random random(seed);
+    Problem asGiven = keepValues(whole, repetitions, setOf(program.units, 0)).problem;
+    const Bytes limit = peakOf(asGiven, identityOrder(asGiven)) * random.between(8, 12) / 10;
+    ScheduleOptions options;
+    options.bucketing = bucketing;
+    options.memory.limit = limit;
+    Ns bound = planLowerBound(whole, repetitions, limit, bucketing);
+    Ns roomy = planLowerBound(whole, repetitions, kLargestAmount, bucketing);
+    ASSERT_LE(roomy, bound);
+    std::optional<Ns> least = leastOfAllPlans(whole, repetitions, options);
+    if (!least)
+      continue;
+    ++programs;
+    ASSERT_LE(bound, *least);
+    ASSERT_LE(largestOfRandomProofs(whole, repetitions, options, random), *least);
+    raised += bound > roomy;
+    tight += bound == *least;
+  }
+  EXPECT_GT(programs, leastOf(70));
+  EXPECT_GT(raised, leastOf(8));
+  EXPECT_GT(tight, leastOf(20));
 }
 
 } // namespace

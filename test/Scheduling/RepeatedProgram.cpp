@@ -187,6 +187,9 @@ private:
       copy.repeats = index;
       copy.unit = program.units;
       copy.liveOut = random.percent(3);
+      // What does the same may take another time.
+      if (copy.kind != Step::View && random.percent(20))
+        copy.cost = random.between(0, 20);
       copyOf[index] = static_cast<int32_t>(program.steps.size());
       program.steps.push_back(copy);
     }
@@ -206,4 +209,48 @@ private:
 
 RepeatedProgram test::randomProgram(uint64_t seed, int32_t steps, int32_t units) {
   return Drawing(seed, steps, units).run();
+}
+
+RepeatedProgram test::randomStep(uint64_t seed, int32_t layers) {
+  Random random(seed);
+  RepeatedProgram program;
+  program.ordered = random.percent(30);
+  const bool hasSmallGathers = random.percent(50);
+  auto add = [&](Step::Kind kind, std::vector<int32_t> reads) {
+    Step step;
+    step.kind = kind;
+    step.reads = std::move(reads);
+    const bool isSmall = kind == Step::Gather && hasSmallGathers;
+    step.cost = isSmall ? 1 : random.between(5, 20);
+    step.bytes = isSmall ? 64 : 64 * random.between(1, 10);
+    program.steps.push_back(step);
+    return static_cast<int32_t>(program.steps.size()) - 1;
+  };
+  auto repeat = [&](int32_t step, std::vector<int32_t> reads) {
+    Step copy = program.steps[step];
+    copy.reads = std::move(reads);
+    copy.repeats = step;
+    copy.unit = program.units++;
+    if (random.percent(20))
+      copy.cost = std::max<Ns>(copy.cost + random.between(-4, 4), 1);
+    program.steps.push_back(copy);
+    return static_cast<int32_t>(program.steps.size()) - 1;
+  };
+  // Indexed by layer.
+  std::vector<int32_t> gathered, made = {add(Step::Compute, {})};
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    gathered.push_back(add(Step::Gather, {}));
+    made.push_back(add(Step::Compute, {made.back(), gathered.back()}));
+  }
+  int32_t last = add(Step::Compute, {made.back()});
+  int32_t weight = repeat(gathered.back(), {});
+  for (int32_t layer = layers - 1; layer > 0; --layer) {
+    int32_t below = repeat(gathered[layer - 1], {});
+    int32_t input = repeat(made[layer], {made[layer - 1], below});
+    last = add(Step::Compute, {last, input, weight});
+    weight = below;
+  }
+  last = add(Step::Compute, {last, made.front(), weight});
+  program.steps[last].liveOut = true;
+  return program;
 }

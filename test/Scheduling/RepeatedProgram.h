@@ -51,6 +51,10 @@ RepeatedProgram keepInProgram(const RepeatedProgram &program, const llvm::BitVec
 /// A program of about `steps` steps, of which up to `units` repetitions.
 RepeatedProgram randomProgram(uint64_t seed, int32_t steps, int32_t units);
 
+/// A program like a training step: `layers` computations with a gathered value each, then as many in the reverse order,
+/// which read the values of the former once more. All of these are made again.
+RepeatedProgram randomStep(uint64_t seed, int32_t layers);
+
 } // namespace commsched::test
 
 #endif // COMMSCHED_TEST_SCHEDULING_REPEATEDPROGRAM_H

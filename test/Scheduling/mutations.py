@@ -390,6 +390,54 @@ MUTATIONS = [
         killer="graph llama3-8b-64-fsdp-fw",
     ),
     mutation(
+        "a merged problem has the edges of the last copy",
+        "Lenses/MergedCopies.cpp",
+        ("      row = both;\n", ""),
+        killer="PlanBound.HoldsForAllPlans",
+    ),
+    mutation(
+        "a merged copy has the largest cost",
+        "Lenses/MergedCopies.cpp",
+        (
+            "image.cost = std::min(image.cost, problem.nodes[node].cost);",
+            "image.cost = std::max(image.cost, problem.nodes[node].cost);",
+        ),
+        killer="PlanBound.HoldsForAllPlans",
+    ),
+    mutation(
+        "a value is live at a node that comes before it",
+        "Lenses/PlanBound.cpp",
+        ("(buffer.def != kNone && !before.test(buffer.def))", "(buffer.def == kNone)"),
+        killer="PlanBound.HoldsForAllPlans",
+    ),
+    mutation(
+        "a value is live after its last reader",
+        "Lenses/PlanBound.cpp",
+        ("      isNeeded |= behind.test(user);", "      isNeeded = true;"),
+        killer="PlanBound.HoldsForAllPlans",
+    ),
+    mutation(
+        "a value is kept although only what is made again is read",
+        "Lenses/PlanBound.cpp",
+        ("isRootMade && isRootNeeded", "isRootMade && isNeeded"),
+        killer="PlanBound.HoldsForAllPlans",
+    ),
+    mutation(
+        "the price of memory is the largest one",
+        "Lenses/PlanBound.cpp",
+        ("    if (growing <= cut.room)\n      return;\n", ""),
+        killer="PlanBound.HoldsForAllPlans",
+    ),
+    mutation(
+        "the weights of lanes sum to more than one",
+        "Lenses/PlanBound.cpp",
+        (
+            "  proof.weights[fullest] = kWholeWeight;",
+            "  proof.weights.assign(problem.numLanes(), kWholeWeight);",
+        ),
+        killer="PlanBound.HoldsForAllPlans",
+    ),
+    mutation(
         "an arena may be too large",
         "Lenses/ArenaLimit.cpp",
         ("bool fits = bytes <= limit, isBetter = fits != (arena <= limit) ?", "bool fits = true, isBetter = false ?"),

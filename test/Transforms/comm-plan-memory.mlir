@@ -16,7 +16,7 @@ comm.group @dp #comm.iota<[1, 4]>
 // SAME: comm.all_gather
 // SAME: comm.all_gather
 // CHECK: return
-// REMARK: [Passed] plan | Category:comm-plan-memory | Again=0, AgainBytes=0, Candidates=1, Kept=1, KeptBytes=1024, Kind=block, LimitingFactor=none, MakespanNsAfter=5200, MakespanNsBefore={{[0-9]+}}, PeakBytesAfter=2056, {{.*}}Remark="kept instead of made again: 1 value of 1.00 KiB; made again instead of kept: 0 values of 0 B; 5.20 us, was
+// REMARK: [Passed] plan | Category:comm-plan-memory | Again=0, AgainBytes=0, Candidates=1, Kept=1, KeptBytes=1024, Kind=block, LimitingFactor=none, LowerBoundNs=5200, MakespanNsAfter=5200, MakespanNsBefore={{[0-9]+}}, PeakBytesAfter=2056, {{.*}}Remark="kept instead of made again: 1 value of 1.00 KiB; made again instead of kept: 0 values of 0 B; 5.20 us, was
 // AGAIN: [Missed] plan {{.*}}LimitingFactor="no other plan is shorter"
 func.func @second_gather(%w: tensor<64xf32>, %x: tensor<256xf32>) -> tensor<1xf32> {
   %f = comm.all_gather %w on @dp {comm.cost = #comm.cost<time = 4000>} : (tensor<64xf32>) -> !comm.future<tensor<256xf32>>

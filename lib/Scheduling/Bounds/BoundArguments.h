@@ -66,6 +66,10 @@ private:
   void collectJobs();
 };
 
+/// What every order has to do, as the bounds count it: the costs as they are, or with `bucketing` the charges of
+/// Lemma 8. Complexity as bucketShares().
+BoundCosts leastCosts(const Problem &problem, bool bucketing);
+
 /// An argument for a lower bound.
 struct BoundArgumentEntry {
   llvm::StringLiteral name;

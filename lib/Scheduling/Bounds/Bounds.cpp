@@ -97,6 +97,10 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
 
 } // namespace
 
+BoundCosts commsched::leastCosts(const Problem &problem, bool bucketing) {
+  return bucketing ? costsInBuckets(problem, bucketShares(problem)) : costsAsGiven(problem);
+}
+
 LowerBound commsched::lowerBound(const Problem &problem, const BoundOptions &options) {
   if (problem.hasVariants())
     return lowerBound(withLeastVariants(problem), options);

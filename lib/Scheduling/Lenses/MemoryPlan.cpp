@@ -14,6 +14,7 @@
 #include "CommSched/Scheduling/Lenses/MemoryPlan.h"
 #include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
+#include "PlanBound.h"
 #include "PlanPrices.h"
 #include "llvm/ADT/STLExtras.h"
 #include <map>
@@ -80,7 +81,9 @@ public:
       tryPrices(share);
     changeShapes();
     searchBest();
-    return choose();
+    MemoryPlan plan = choose();
+    plan.lowerBound = planLowerBound(problem, repetitions, limit, options.bucketing);
+    return plan;
   }
 
 private:
@@ -243,7 +246,7 @@ private:
   }
 
   MemoryPlan choose() {
-    MemoryPlan plan{given, {}, known, tried, searched, steps};
+    MemoryPlan plan{given, {}, known, 0, tried, searched, steps};
     for (Trial &trial : best) {
       if (trial.kept == given || !isWorthIt(trial.schedule, known))
         continue;

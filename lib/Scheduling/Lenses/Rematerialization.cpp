@@ -16,8 +16,7 @@
 
 using namespace commsched;
 
-/// The buffers that `nodes` allocate, ascending.
-static std::vector<BufferId> buffersOf(const Problem &problem, llvm::ArrayRef<NodeId> nodes) {
+std::vector<BufferId> commsched::allocatedBy(const Problem &problem, llvm::ArrayRef<NodeId> nodes) {
   std::vector<BufferId> buffers;
   for (NodeId node : nodes)
     for (BufferId buffer : problem.touches[node])
@@ -43,8 +42,8 @@ static std::string checkRepetition(const Problem &problem, const Repetition &rep
     seen.set(again);
   }
   auto isEqual = [&](BufferId a, BufferId b) { return problem.buffers[a].bytes == problem.buffers[b].bytes; };
-  std::vector<BufferId> buffers = buffersOf(problem, repetition.again);
-  if (buffers.empty() || !llvm::equal(buffersOf(problem, repetition.first), buffers, isEqual))
+  std::vector<BufferId> buffers = allocatedBy(problem, repetition.again);
+  if (buffers.empty() || !llvm::equal(allocatedBy(problem, repetition.first), buffers, isEqual))
     return "it allocates other buffers";
   return {};
 }
@@ -66,11 +65,11 @@ public:
       : problem(problem), repetitions(repetitions), ownerOf(problem.buffers.size(), kNone),
         sourceOf(repetitions.size(), kNone), counts(repetitions.size(), 0) {
     for (auto [index, repetition] : llvm::enumerate(repetitions))
-      for (BufferId buffer : buffersOf(problem, repetition.again))
+      for (BufferId buffer : allocatedBy(problem, repetition.again))
         ownerOf[buffer] = static_cast<int32_t>(index);
     for (auto [index, repetition] : llvm::enumerate(repetitions)) {
-      sourceOf[index] = ownerOf[buffersOf(problem, repetition.first).front()];
-      for (BufferId buffer : buffersOf(problem, repetition.again)) {
+      sourceOf[index] = ownerOf[allocatedBy(problem, repetition.first).front()];
+      for (BufferId buffer : allocatedBy(problem, repetition.again)) {
         counts[index] += problem.buffers[buffer].liveOut;
         for (NodeId user : problem.users[buffer])
           counts[index] += !llvm::binary_search(repetition.again, user);
@@ -160,8 +159,8 @@ private:
   void leaveOut(const Repetition &repetition) {
     for (auto [first, again] : llvm::zip_equal(repetition.first, repetition.again))
       nodeFor[again] = first;
-    std::vector<BufferId> second = buffersOf(whole, repetition.again);
-    for (auto [buffer, other] : llvm::zip_equal(buffersOf(whole, repetition.first), second))
+    std::vector<BufferId> second = allocatedBy(whole, repetition.again);
+    for (auto [buffer, other] : llvm::zip_equal(allocatedBy(whole, repetition.first), second))
       bufferFor[other] = buffer;
   }
 

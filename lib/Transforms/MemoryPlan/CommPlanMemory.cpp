@@ -28,6 +28,7 @@
 #include "ReadCheck.h"
 #include "Repetitions.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMPLANMEMORY
@@ -66,6 +67,8 @@ struct BlockPlan {
   int64_t kept = 0, again = 0;
   Bytes keptBytes = 0, againBytes = 0;
   int64_t candidates = 0, tried = 0;
+  /// MemoryPlan::lowerBound.
+  Ns lowerBound = 0;
 
   bool changes() const { return !leftOut.empty(); }
 };
@@ -186,6 +189,7 @@ private:
                                                 : forcedPlan(loaded.problem, repeated.repetitions);
     plan.candidates = static_cast<int64_t>(repeated.ops.size());
     plan.tried = best.tried;
+    plan.lowerBound = best.lowerBound;
     if (best.kept == repeated.given)
       return plan;
     count(plan, repeated, loaded.problem, best);
@@ -315,6 +319,16 @@ private:
            nameOperation(loaded.nodes[violation->first]) + "', and both may access the same memory; please report this";
   }
 
+  /// How far a schedule may be from the best plan; nothing if no bound is known, or if the schedule is above the limit.
+  static std::string describeGap(const BlockPlan &plan, const Schedule &schedule) {
+    if (plan.lowerBound <= 0 || !schedule.isWithinLimit())
+      return "";
+    if (schedule.makespan <= plan.lowerBound)
+      return "; no plan is shorter";
+    double percent = 100.0 * (static_cast<double>(schedule.makespan) / static_cast<double>(plan.lowerBound) - 1);
+    return llvm::formatv("; at most {0:f1} % from the best plan", percent).str();
+  }
+
   void say(Location loc, const BlockPlan &plan, const Schedule &known) {
     auto options = remark::RemarkOpts::name("plan").category(getArgument());
     auto remark = plan.changes() ? remark::passed(loc, options) : remark::missed(loc, options);
@@ -323,12 +337,13 @@ private:
     const Schedule &after = plan.changes() ? plan.schedule : known;
     remark << remark::metric("Candidates", plan.candidates) << remark::metric("Tried", plan.tried)
            << remark::metric("MakespanNsBefore", known.makespan) << remark::metric("MakespanNsAfter", after.makespan)
-           << remark::metric("PeakBytesBefore", known.peak) << remark::metric("PeakBytesAfter", after.peak);
+           << remark::metric("PeakBytesBefore", known.peak) << remark::metric("PeakBytesAfter", after.peak)
+           << remark::metric("LowerBoundNs", plan.lowerBound);
     if (!plan.changes()) {
       StringRef reason = plan.candidates == 0 ? "no value can be made again" : "no other plan is shorter";
       return describeRemark(remark, "block", reason,
                             "unchanged: " + reason.str() + "; " + formatNs(known.makespan) + ", peak " +
-                                formatBytes(known.peak));
+                                formatBytes(known.peak) + describeGap(plan, known));
     }
     remark << remark::metric("Kept", plan.kept) << remark::metric("KeptBytes", plan.keptBytes)
            << remark::metric("Again", plan.again) << remark::metric("AgainBytes", plan.againBytes);
@@ -337,7 +352,7 @@ private:
         "kept instead of made again: " + formatCount(plan.kept, "value") + " of " + formatBytes(plan.keptBytes) +
             "; made again instead of kept: " + formatCount(plan.again, "value") + " of " +
             formatBytes(plan.againBytes) + "; " + formatNs(after.makespan) + ", was " + formatNs(known.makespan) +
-            "; peak " + formatBytes(after.peak) + ", was " + formatBytes(known.peak));
+            "; peak " + formatBytes(after.peak) + ", was " + formatBytes(known.peak) + describeGap(plan, after));
   }
 
   std::shared_ptr<const CostModel> model;

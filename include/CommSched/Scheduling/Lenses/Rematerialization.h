@@ -27,6 +27,9 @@ struct Repetition {
   std::vector<NodeId> first, again;
 };
 
+/// The buffers that `nodes` allocate, ascending. O(touches of the nodes).
+std::vector<BufferId> allocatedBy(const Problem &problem, llvm::ArrayRef<NodeId> nodes);
+
 /// A problem without the nodes that a choice leaves out.
 struct ReducedProblem {
   Problem problem;
