@@ -39,7 +39,7 @@ folder=${folder:-$(mktemp -d /var/tmp/commsched-bare-XXXXXX)}
 mkdir -p "$folder"
 
 remove() {
-  for inside in proc dev/shm dev ${pip_links:+"${pip_links#/}"}; do
+  for inside in proc dev/pts dev/shm dev ${pip_links:+"${pip_links#/}"}; do
     ! mountpoint -q "$folder/$inside" || umount -l "$folder/$inside"
   done
   [ "$keep" = yes ] || rm -rf "$folder"
@@ -67,6 +67,7 @@ mount -t proc proc "$folder/proc"
 mount --bind /dev "$folder/dev"
 mkdir -p "$folder/dev/shm"
 mount -t tmpfs tmpfs "$folder/dev/shm"
+mount --bind /dev/pts "$folder/dev/pts"
 [ -z "$pip_links" ] || { mkdir -p "$folder$pip_links" && mount --bind "$pip_links" "$folder$pip_links"; }
 
 # Runs a command in the tree inside, with an environment of its own.
