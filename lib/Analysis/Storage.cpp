@@ -364,16 +364,15 @@ void StorageMap::visitResult(OpResult result, bool nested) {
     return;
   }
   llvm::SmallVector<StorageId, 4> ids = unionOf(sources.values);
-  const size_t numKnown = ids.size();
   dropInner(ids, nested);
-  const bool hidesInner = ids.size() < numKnown;
   if (isa<FutureType>(result.getType())) {
     llvm::SmallVector<StorageId, 4> completed;
     for (Value source : sources.values)
       llvm::append_range(completed, writtenBy(source));
+    const size_t numCompleted = completed.size();
     dropInner(completed, nested);
     // What the regions allocate is one storage outside of them, for all waits for the future.
-    if (hidesInner) {
+    if (completed.size() < numCompleted) {
       ids.push_back(allocate(op, bytesOfFuture(result, std::nullopt), nested));
       completed.push_back(ids.back());
     }

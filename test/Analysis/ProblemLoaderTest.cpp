@@ -450,6 +450,29 @@ TEST_F(ProblemLoaderTest, AFutureOutOfARegionHasOneStorage) {
             std::vector<NodeId>({0, 1, 2, 3, 4}));
 }
 
+// A destination from outside of the region is known, whatever the region sends.
+TEST_F(ProblemLoaderTest, AFutureOutOfARegionKeepsItsDestination) {
+  LoadedBlock &block = load("%d: memref<8xf32> {llvm.noalias}, %c: i1, %v: f32, %i: index", R"(
+    %a = memref.alloc() : memref<8xf32>
+    %f = scf.if %c -> (!comm.future<memref<8xf32>>) {
+      %s = memref.alloc() : memref<8xf32>
+      %g = comm.all_reduce sum %s into %a on @dp : (memref<8xf32>) -> !comm.future<memref<8xf32>>
+      scf.yield %g : !comm.future<memref<8xf32>>
+    } else {
+      %g = comm.all_reduce max %d into %a on @dp : (memref<8xf32>) -> !comm.future<memref<8xf32>>
+      scf.yield %g : !comm.future<memref<8xf32>>
+    }
+    %w = comm.wait %f : !comm.future<memref<8xf32>>
+    %l = memref.load %a[%i] : memref<8xf32>)");
+  ASSERT_EQ(block.problem.size(), 4);
+  EXPECT_TRUE(hasEdge(2, 3));
+  Bytes total = 0;
+  for (const Buffer &buffer : block.problem.buffers)
+    total += buffer.bytes;
+  EXPECT_EQ(total, 32);
+  EXPECT_EQ(peak(), 64); // %s is live in the region alone
+}
+
 TEST_F(ProblemLoaderTest, ACallHasTheLanesAndThePeakOfItsCallee) {
   LoadedBlock &block = load("%x: tensor<8xf32>", kCall);
   EXPECT_EQ(block.problem.nodes[1].kind, NodeKind::Hybrid);

@@ -200,6 +200,9 @@ TEST(Rematerialization, SaysWhatIsWrong) {
   problem.buffers[1].bytes = 32;
   EXPECT_NE(check({0}, {1}), "");
   problem.buffers[1].bytes = 64;
+  problem.nodes[1].lane = 1;
+  EXPECT_NE(check({0}, {1}), "");
+  problem.nodes[1].lane = kComputeLane;
   EXPECT_NE(validate(problem, {Repetition{{0}, {1}}, Repetition{{0}, {1}}}), "");
 }
 
@@ -275,12 +278,8 @@ Ns largestOfRandomProofs(const Problem &whole, llvm::ArrayRef<Repetition> repeti
                          Random &random) {
   MergedCopies merged = mergeCopies(whole, repetitions);
   PlanRelaxation relaxation(whole, repetitions, merged, *options.memory.limit, options.bucketing);
-  llvm::BitVector hasCopies(merged.all.problem.size());
-  for (NodeId node = 0; node < whole.size(); ++node)
-    if (merged.all.image[node] == kNone)
-      hasCopies.set(merged.nodeOf[node]);
   for (NodeId node = 0; node < merged.all.problem.size(); ++node)
-    if (merged.all.problem.nodes[node].kind == NodeKind::Compute && !hasCopies.test(node))
+    if (merged.all.problem.nodes[node].kind == NodeKind::Compute && !merged.hasCopies.test(node))
       relaxation.addCut(node);
   Ns largest = 0;
   for (int32_t draw = 0; draw < 50 && relaxation.numCuts() > 0; ++draw) {

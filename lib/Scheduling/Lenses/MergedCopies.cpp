@@ -29,6 +29,10 @@ static void findImages(const Problem &problem, llvm::ArrayRef<Repetition> repeti
   }
   for (NodeId node = 0; node < problem.size(); ++node)
     merged.nodeOf.push_back(firstNode[node] == kNone ? merged.all.image[node] : merged.nodeOf[firstNode[node]]);
+  merged.hasCopies.resize(merged.all.problem.size());
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (firstNode[node] != kNone)
+      merged.hasCopies.set(merged.nodeOf[node]);
   // Buffers keep their order.
   BufferId next = 0;
   for (BufferId first : firstBuffer)

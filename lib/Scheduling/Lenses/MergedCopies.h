@@ -25,6 +25,8 @@ struct MergedCopies {
   /// Indexed by node and by buffer of the whole problem: what stands for it in `all`.
   std::vector<NodeId> nodeOf;
   std::vector<BufferId> bufferOf;
+  /// Indexed by node of `all`: whether some plans carry it out more than once.
+  llvm::BitVector hasCopies;
   /// Whether a bucket of some plan may hold a collective that no bucket of this problem may hold. Then bounds with
   /// buckets do not carry over.
   bool losesBuckets = false;

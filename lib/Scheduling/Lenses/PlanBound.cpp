@@ -53,15 +53,12 @@ static llvm::BitVector reachableFrom(NodeId node, const IndexLists &edges, llvm:
 
 PlanRelaxation::PlanRelaxation(const Problem &problem, llvm::ArrayRef<Repetition> repetitions,
                                const MergedCopies &merged, Bytes limit, bool bucketing)
-    : problem(problem), merged(merged), limit(limit), bucketing(bucketing), isAgain(problem.size()),
-      released(merged.all.problem.size(), kNone), isAbsorbed(static_cast<uint32_t>(merged.all.problem.buffers.size())),
+    : problem(problem), merged(merged), limit(limit), bucketing(bucketing), released(merged.all.problem.size(), kNone),
+      isAbsorbed(static_cast<uint32_t>(merged.all.problem.buffers.size())),
       rootOf(merged.all.problem.buffers.size(), kNone), valueOf(merged.all.problem.buffers.size(), kNone),
       load(problem.numLanes(), 0) {
-  for (const Repetition &repetition : repetitions)
-    for (NodeId node : repetition.again)
-      isAgain.set(node);
   for (auto [buffer, image] : llvm::enumerate(merged.bufferOf))
-    if (problem.buffers[buffer].def == kNone || !isAgain.test(problem.buffers[buffer].def))
+    if (NodeId def = problem.buffers[buffer].def; def == kNone || merged.all.image[def] != kNone)
       rootOf[image] = static_cast<BufferId>(buffer);
   findValues(repetitions);
   if (bucketing && !problem.members.empty())
@@ -130,7 +127,7 @@ void PlanRelaxation::addCut(NodeId node) {
   const Problem &all = merged.all.problem;
   const NodeId origin = merged.all.origin[node];
   auto any = [](NodeId) { return true; };
-  auto isThere = [&](NodeId other) { return !isAgain.test(other); };
+  auto isThere = [&](NodeId other) { return merged.all.image[other] != kNone; };
   // Of copies, the first one that is carried out is before or behind the node; of nodes without copies, the node is.
   llvm::BitVector before = reachableFrom(node, all.preds, any), behind = reachableFrom(node, all.succs, any);
   llvm::BitVector itselfBefore = reachableFrom(origin, problem.preds, isThere);
@@ -282,19 +279,15 @@ PlanProof PlanRelaxation::maximize(llvm::ArrayRef<int32_t> chosen) const {
 }
 
 /// The nodes of the compute lane at which most has to be live if everything is kept, most first; of neighbours, one.
-static std::vector<NodeId> findTightNodes(const Problem &problem, const MergedCopies &merged, bool bucketing) {
+static std::vector<NodeId> findTightNodes(const MergedCopies &merged, bool bucketing) {
   const Problem &all = merged.all.problem;
   std::vector<Bytes> live = mandatoryBytes(all, BoundOptions(), bucketing);
-  llvm::BitVector hasCopies(all.size());
-  for (NodeId node = 0; node < problem.size(); ++node)
-    if (merged.all.image[node] == kNone)
-      hasCopies.set(merged.nodeOf[node]);
   std::vector<NodeId> tight;
   const NodeId part = all.size() / static_cast<NodeId>(kMostCuts) + 1;
   for (NodeId begin = 0; begin < all.size(); begin += part) {
     NodeId most = kNone;
     for (NodeId node = begin; node < std::min(begin + part, all.size()); ++node)
-      if (all.nodes[node].kind == NodeKind::Compute && !hasCopies.test(node) &&
+      if (all.nodes[node].kind == NodeKind::Compute && !merged.hasCopies.test(node) &&
           (most == kNone || live[node] > live[most]))
         most = node;
     if (most != kNone)
@@ -312,7 +305,7 @@ Ns commsched::planLowerBound(const Problem &problem, llvm::ArrayRef<Repetition> 
   PlanRelaxation relaxation(problem, repetitions, merged, limit, bucketing);
   PlanProof best = relaxation.maximize({});
   std::vector<int32_t> chosen;
-  for (NodeId node : findTightNodes(problem, merged, bucketing)) {
+  for (NodeId node : findTightNodes(merged, bucketing)) {
     chosen.push_back(relaxation.numCuts());
     relaxation.addCut(node);
     PlanProof proof = relaxation.maximize(chosen);

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // What is kept takes bytes while a node runs, and what is made again takes time on a lane. Weights of the lanes and
-// prices of bytes turn both into one sum, which no plan undercuts (MoreBounds.md, Lemma 25). The best weights and
+// prices of bytes turn both into one sum, which no plan undercuts (MoreBounds.md, Lemma 26). The best weights and
 // prices that are found give the bound, and they are all that is needed to compute it again.
 //
 //===------------------------------------------------------------------------------------------===//
@@ -80,8 +80,6 @@ private:
   const MergedCopies &merged;
   Bytes limit;
   bool bucketing;
-  /// Indexed by node of the problem: whether some plans leave it out.
-  llvm::BitVector isAgain;
   /// Indexed by node of `merged`: a buffer that it does not keep live if it is part of a bucket (mandatoryBytes()).
   std::vector<BufferId> released;
   /// Indexed by buffer of `merged`: whether a bucket may do without it, its first buffer in the problem, and the value

@@ -37,6 +37,8 @@ static std::string checkRepetition(const Problem &problem, const Repetition &rep
   for (auto [first, again] : llvm::zip_equal(repetition.first, repetition.again)) {
     if (problem.nodes[first].kind != problem.nodes[again].kind)
       return "node " + std::to_string(again) + " is of another kind";
+    if (problem.nodes[first].lane != problem.nodes[again].lane)
+      return "node " + std::to_string(again) + " is on another lane";
     if (seen.test(again))
       return "node " + std::to_string(again) + " is in two repetitions";
     seen.set(again);

@@ -26,7 +26,7 @@ struct MemoryPlan {
   /// The problem without what the plan leaves out, and its schedule.
   ReducedProblem reduced;
   Schedule schedule;
-  /// No plan whose peak is within the limit takes less time, whatever its order and its buckets (Lemma 25), ns.
+  /// No plan whose peak is within the limit takes less time, whatever its order and its buckets (Lemmas 25 and 26), ns.
   Ns lowerBound = 0;
   /// Plans that were scheduled with effort 0 and with the effort of the options, and steps of all searches.
   int32_t tried = 0, searched = 0;

@@ -40,7 +40,7 @@ struct ReducedProblem {
 };
 
 /// Says what is wrong with the first repetition for which Repetition's comments or these conditions do not hold; empty
-/// if nothing is: both lists have equal kinds of nodes and allocate as many buffers of equal sizes, at
+/// if nothing is: both lists have equal kinds of nodes on equal lanes and allocate as many buffers of equal sizes, at
 /// least one, and no node is made again twice. O(size of the repetitions).
 std::string validate(const Problem &problem, llvm::ArrayRef<Repetition> repetitions);
 
