@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Puts the tools of build/ and the Python environment of build/venv into the PATH of this shell:
+# Puts the tools of build/ and the Python environment of build/venv into the PATH of this shell, and completes their options in bash:
 #
 #   source scripts/env.sh
 #
@@ -12,4 +12,8 @@ for commsched_folder in "$commsched_root/build/venv/bin" "$commsched_root/build/
   esac
 done
 export PATH
+# In a shell that somebody types into, their options complete.
+if [ -n "${BASH_VERSION:-}" ] && [[ $- == *i* ]]; then
+  source "$commsched_root/scripts/completion.bash"
+fi
 unset commsched_root commsched_folder

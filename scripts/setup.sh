@@ -138,8 +138,8 @@ install_cuda_headers() {
   done
 }
 
-# The commsched package of this tree, in build/venv: its Python files are used in place, the extension and a copy of
-# libCommSched-c.so are installed again when they changed. Needs the tree to be built, and no network.
+# The commsched package of this tree, in build/venv: its Python files are used in place, and a copy of
+# libCommSched-c.so is installed again when it changed. Needs the tree to be built, and no network.
 install_package() {
   local venv=build/venv stamp=build/venv/package-stamp want
   if [ ! -x "$venv/bin/python" ]; then
@@ -149,7 +149,7 @@ install_package() {
   # The names of the Python files count too: the installation maps each module to its file.
   want=$({
     find python/commsched python/commsched_tools python/commsched_verify python/packaging -name '*.py' | sort
-    cat python/pyproject.toml python/CMakeLists.txt python/src/* machines/* schemas/* build/lib/libCommSched-c.so
+    cat python/pyproject.toml python/CMakeLists.txt machines/* schemas/* build/lib/libCommSched-c.so
   } | sha256sum)
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return
   say "Python packages: installing commsched from this tree into build/venv"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the tools with gcc, released and without MPI, NCCL, Python and benchmarks (build/gcc, warnings are errors), and runs the
+# Builds the tools with gcc, released and without MPI, NCCL and benchmarks (build/gcc, warnings are errors), and runs the
 # IR tests of the dialect, the passes and the conversion there. So each switch is built once, and each of two compilers.
 set -euo pipefail
 cd "$(dirname "$0")/.."

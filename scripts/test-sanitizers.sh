@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 source scripts/setup.sh
 
 require_tools
-options=(-DCOMMSCHED_ENABLE_BENCHMARKS=OFF -DCOMMSCHED_ENABLE_PYTHON=OFF -DCOMMSCHED_ENABLE_MPI=ON)
+options=(-DCOMMSCHED_ENABLE_BENCHMARKS=OFF -DCOMMSCHED_ENABLE_MPI=ON)
 cmake --preset asan "${options[@]}" >build/asan-configure.log 2>&1 || {
   cat build/asan-configure.log
   fail "configuring failed"

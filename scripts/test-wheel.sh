@@ -34,7 +34,7 @@ wheel=${wheels[0]}
 [ -f "$wheel" ] || fail "expected a wheel in build/wheel: run this without --no-build"
 size=$(stat -c %s "$wheel")
 say "$(basename "$wheel"): $((size / 1000000)) MB"
-[[ $wheel == *-manylinux_2_34_* ]] || fail "expected the tag manylinux_2_34, got $(basename "$wheel")"
+[[ $wheel == *-py3-none-manylinux_2_34_* ]] || fail "expected the tags py3-none-manylinux_2_34, got $(basename "$wheel")"
 [ "$size" -lt $limit ] || fail "expected fewer than $limit bytes, got $size"
 
 if [ ! -f "$bare/complete" ]; then

@@ -4,7 +4,7 @@
 #   scripts/test.sh [--no-install] [--no-gcc] [--no-sanitizers] [--rerun]
 #
 #   --no-install      take what is installed; what a test lacks is said and left out
-#   --no-gcc          leave out the released build with gcc, without MPI, NCCL and Python
+#   --no-gcc          leave out the released build with gcc, without MPI, NCCL and benchmarks
 #   --no-sanitizers   leave out the build with address and undefined-behaviour sanitizers
 #   --rerun           run also if nothing changed since the last run that passed
 set -euo pipefail

@@ -71,6 +71,7 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Opera
     row.exposed = outcome.exposedAfter;
     if (!delays.empty())
       row.toleratedDelay = delays[outcome.start];
+    row.factor = outcome.reason.factor;
     row.limitingFactor = describe(block, outcome.reason, outcome.start);
     rows.push_back(std::move(row));
   }

@@ -44,6 +44,7 @@ ReportOptions makeReportOptions(const OverlapOptions &options, const MemoryBudge
   report.timelineFile = options.timelineFile;
   report.searchLogFile = options.searchLogFile;
   report.certificateFile = options.certificateFile;
+  report.explained = options.explain;
   report.table = options.table;
   return report;
 }
@@ -312,7 +313,7 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   if (std::string wrong = validate(noiseOptionsOf(options)); !wrong.empty())
     return error("reorder-comm-overlap: " + wrong);
   bool report = options.table || !options.reportFile.empty() || !options.timelineFile.empty() ||
-                !options.searchLogFile.empty() || !options.certificateFile.empty();
+                !options.searchLogFile.empty() || !options.certificateFile.empty() || !options.explain.empty();
   if (!collector && report)
     collector = std::make_shared<ReportCollector>(makeReportOptions(options, *memory));
   if (!options.paretoFile.empty())

@@ -184,6 +184,6 @@ def version() -> str:
     return _commsched.version()
 
 
-def library_file() -> str:
-    """The path of the extension module. The library lies beside it."""
-    return _commsched.__file__
+def library_file() -> pathlib.Path:
+    """The path of the library."""
+    return _commsched.LIBRARY

@@ -63,11 +63,11 @@ def mutated(change: Mutation) -> str:
     return text
 
 
-def copy_of_package(folder: pathlib.Path, change: Mutation | None, extension: pathlib.Path) -> None:
+def copy_of_package(folder: pathlib.Path, change: Mutation | None, library: pathlib.Path) -> None:
     """Writes a copy of the package with a fault. The compiled library and the machines are links to those in use."""
     package = folder / "commsched"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    for installed in extension.parent.iterdir():
+    for installed in library.parent.iterdir():
         if not (package / installed.name).exists():
             (package / installed.name).symlink_to(installed)
     if change is not None:
@@ -111,11 +111,11 @@ def _child(folder: pathlib.Path, tests: Sequence[str]) -> None:
         os._exit(status)
 
 
-def outcome(change: Mutation | None, tests: Sequence[str], extension: pathlib.Path) -> tuple[bool, str]:
+def outcome(change: Mutation | None, tests: Sequence[str], library: pathlib.Path) -> tuple[bool, str]:
     """Whether a test notices the fault, and which one, or what else happened."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary).resolve()
-        copy_of_package(folder, change, extension)
+        copy_of_package(folder, change, library)
         sys.stdout.flush()
         child = os.fork()
         if not child:
@@ -141,15 +141,15 @@ def outcome(change: Mutation | None, tests: Sequence[str], extension: pathlib.Pa
 
 def run(chosen: Sequence[int], tests: Sequence[str]) -> int:
     """Tries mutations. Returns how many survive, or the killers that fail without a mutation."""
-    where = "import commsched._commsched as c; print(c.__file__)"
-    extension = pathlib.Path(subprocess.check_output([sys.executable, "-c", where], text=True).strip())
+    where = "import commsched.program as p; print(p.library_file())"
+    library = pathlib.Path(subprocess.check_output([sys.executable, "-c", where], text=True).strip())
     import torch._dynamo  # noqa: F401  Children are forks of a process that has imported what all of them need.
     import torch._inductor.pattern_matcher  # noqa: F401
     import torch.distributed.tensor  # noqa: F401
 
     killers = sorted({MUTATIONS[i].killer for i in chosen} - {""})
     if not tests and killers:
-        fails, name = outcome(None, killers, extension)
+        fails, name = outcome(None, killers, library)
         if fails:
             print(f"fails without a mutation: {name}")
             return 1
@@ -157,7 +157,7 @@ def run(chosen: Sequence[int], tests: Sequence[str]) -> int:
     for i in chosen:
         start = time.monotonic()
         known = tests or ([MUTATIONS[i].killer] if MUTATIONS[i].killer else [])
-        noticed, name = outcome(MUTATIONS[i], known, extension) if known else (False, "")
+        noticed, name = outcome(MUTATIONS[i], known, library) if known else (False, "")
         survivors += not noticed
         said = f"noticed by {name}" if noticed else "SURVIVES"
         print(f"{i:3} {MUTATIONS[i].name}: {said} ({time.monotonic() - start:.1f} s)", flush=True)

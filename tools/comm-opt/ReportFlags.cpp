@@ -54,6 +54,11 @@ static cl::opt<std::string> commParetoFile("comm-pareto-file", cl::value_desc("f
 static cl::opt<std::string> commScenarios("comm-scenarios", cl::value_desc("number"), cl::cat(projectOptions()),
                                           cl::desc("Number of scenarios in which durations vary, for the report"));
 
+static cl::opt<std::string> commExplain(
+    "comm-explain", cl::value_desc("name"), cl::cat(projectOptions()),
+    cl::desc("Explain the collectives with this name, such as @all_gather_12 or model.py:12: when each runs, "
+             "what hides it, and what limits it"));
+
 static constexpr StringRef pipelineName = "reorder-comm-overlap";
 
 /// Returns VALUE if `argument` is "--NAME=VALUE".
@@ -101,7 +106,8 @@ commsched::ReportFlags::ReportFlags(int argc, char **argv) {
         matchFlag(argument, "comm-timeline", timelineFile) || matchFlag(argument, "comm-pareto-file", paretoFile) ||
         matchFlag(argument, "comm-search-log", searchLogFile) ||
         matchFlag(argument, "comm-certificate", certificateFile) || matchFlag(argument, "comm-scenarios", scenarios) ||
-        matchShortFlag(argument, "comm-report", reportFile) || matchShortFlag(argument, "comm-pareto", paretoFile))
+        matchFlag(argument, "comm-explain", explained) || matchShortFlag(argument, "comm-report", reportFile) ||
+        matchShortFlag(argument, "comm-pareto", paretoFile))
       continue;
     rest.push_back(argument);
   }
@@ -116,6 +122,7 @@ std::string commsched::ReportFlags::asPassOptions() const {
                              {"search-log-file", searchLogFile},
                              {"certificate-file", certificateFile},
                              {"pareto-file", paretoFile},
+                             {"explain", explained},
                              {"scenarios", scenarios}})
     if (!value.empty())
       options += (options.empty() ? "" : " ") + name.str() + "=" + quote(value);
@@ -192,16 +199,19 @@ void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
   options.timelineFile = timelineFile;
   options.searchLogFile = searchLogFile;
   options.certificateFile = certificateFile;
+  options.explained = explained;
   options.noise.scenarios = numScenarios;
   CommParetoOptions pareto;
   pareto.file = paretoFile;
-  bool report = !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !certificateFile.empty();
+  bool report = !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !certificateFile.empty() ||
+                !explained.empty();
   config.setPassPipelineSetupFn([inner = config, options, pareto, report](mlir::PassManager &manager) -> LogicalResult {
     if (failed(inner.setupPassPipeline(manager)))
       return mlir::failure();
     if (std::optional<StringRef> root = manager.getOpName(); root && *root != mlir::ModuleOp::getOperationName())
       return emitError(mlir::UnknownLoc::get(manager.getContext()))
-             << "--comm-report, --comm-timeline, --comm-search-log and --comm-pareto measure modules; expected a "
+             << "--comm-report, --comm-timeline, --comm-explain, --comm-search-log and --comm-pareto measure modules; "
+                "expected a "
                 "'builtin.module', got a '"
              << *root << "'";
     mlir::OpPassManager body(manager);

@@ -6,8 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// --comm-report, --comm-scenarios, --comm-timeline, --comm-search-log and --comm-pareto. If the command line names the
-// pipeline reorder-comm-overlap, they become its options; otherwise the whole run is measured before and after.
+// --comm-report, --comm-scenarios, --comm-timeline, --comm-explain, --comm-search-log and --comm-pareto. If the command
+// line names the pipeline reorder-comm-overlap, they become its options; otherwise the whole run is measured before and
+// after.
 // --comm-machine applies to every pass without a machine of its own. The flags are removed from the command line before
 // LLVM parses it, because `comm-report` and `comm-pareto` are also names of passes: `--comm-report=FILE` is the flag,
 // and a missing value, or one that begins with an option of the pass and '=', denotes the pass with its options.
@@ -45,7 +46,7 @@ public:
 private:
   bool any() const {
     return !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !certificateFile.empty() ||
-           !paretoFile.empty();
+           !paretoFile.empty() || !explained.empty();
   }
   std::string asPassOptions() const;
   void addToPipelines();
@@ -53,7 +54,7 @@ private:
   llvm::BumpPtrAllocator allocator;
   llvm::StringSaver strings{allocator};
   std::vector<char *> rest;
-  std::string machine, reportFile, timelineFile, searchLogFile, certificateFile, paretoFile, scenarios;
+  std::string machine, reportFile, timelineFile, searchLogFile, certificateFile, paretoFile, explained, scenarios;
   /// The value of `scenarios`.
   int32_t numScenarios = 0;
   /// True if the pipeline reorder-comm-overlap is present and received the flags as its options.

@@ -19,9 +19,11 @@
 #include "CommSched/Machine/CostTimes.h"
 #include "CommSched/Report/ErrorBars.h"
 #include "CommSched/Report/PassJournal.h"
+#include "CommSched/Scheduling/Answer/LimitingFactor.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/MemoryBudget.h"
+#include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <functional>
@@ -53,7 +55,8 @@ struct CollectiveRow {
   /// By how much it may end later until the block takes longer, ns; none if activities slow each other down, where no
   /// such number says much.
   std::optional<Ns> toleratedDelay;
-  /// Why it is not hidden, in words; "already hidden" if nothing is exposed.
+  /// Why it is not hidden, and the same in words; "already hidden" if nothing is exposed.
+  LimitingFactor factor = LimitingFactor::None;
   std::string limitingFactor;
 };
 
@@ -281,6 +284,13 @@ struct Report {
 /// Prints a table: totals per block, traffic by kind and group, and the exposed collectives, worst first. Uses colours
 /// if `os` supports them.
 void printTable(const Report &report, llvm::raw_ostream &os);
+
+/// Explains the collectives of the result that are called `name`: where each is, when it runs, which computation hides
+/// it, what is live meanwhile, what limits it, and what may help. A name is that of an operation's location, with or
+/// without an @ in front; a file position, with or without its column and its first folders, is one too. Fails if no
+/// collective is called so, with the nearest name. Needs the timelines (MeasureOptions::timeline). O(operations +
+/// spans).
+llvm::Error printExplanation(const Report &report, llvm::StringRef name, llvm::raw_ostream &os);
 
 /// Writes Chrome's trace-event format, which Perfetto reads. Each block has a process "before" and one "after" with a
 /// thread per lane and a counter of live bytes. Times are in µs with three decimals, as the format requires.

@@ -101,6 +101,10 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
   Option<std::string> paretoFile{*this, "pareto-file",
                                  llvm::cl::desc("write the input's curve of time against peak memory as JSON to this "
                                                 "file, and as a picture (SVG) beside it")};
+  Option<std::string> explain{
+      *this, "explain",
+      llvm::cl::desc("explain the collectives with this name on standard error: when each runs, what "
+                     "hides it, and what limits it")};
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
 };
 

@@ -67,3 +67,24 @@ std::string commsched::describe(const Explanation &explanation,
   }
   return text;
 }
+
+llvm::StringRef commsched::remedyFor(LimitingFactor factor) {
+  switch (factor) {
+  case LimitingFactor::DataDependence:
+    return "give that operation less work, or split it so that the collective can begin earlier";
+  case LimitingFactor::StartsAtOnce:
+    return "begin it in the previous step, or put independent work in front of its reader";
+  case LimitingFactor::LaneBusy:
+    return "merge the collectives of this group ('bucketing'), or use another group";
+  case LimitingFactor::PeakMemory:
+    return "'memory-budget-ratio' or 'memory-limit-bytes'";
+  case LimitingFactor::CollectiveOrder:
+    return "'collective-order=free', if all ranks run the same program";
+  case LimitingFactor::Preference:
+    return "comm-schedule, if it has not run, or else a larger 'effort'";
+  case LimitingFactor::Makespan:
+    return "what limits the other collectives";
+  default:
+    return "";
+  }
+}

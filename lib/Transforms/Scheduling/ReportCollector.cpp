@@ -51,7 +51,7 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
   measure.boundBudget = options.memory;
-  measure.timeline = !options.timelineFile.empty();
+  measure.timeline = !options.timelineFile.empty() || !options.explained.empty();
   measure.anyBound = true;
   measure.anyOrder = !options.keepsOrder;
   measure.noise = options.noise;
@@ -105,7 +105,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
   measure.noise = options.noise;
   ErrorBars errorBars(costs, module);
   measure.errorBars = &errorBars;
-  measure.timeline = !options.timelineFile.empty();
+  measure.timeline = !options.timelineFile.empty() || !options.explained.empty();
   std::vector<ReportedBlock> reportedBlocks = findReportedBlocks(module);
   abandon(module);
   llvm::StringMap<BlockReport *> byName;
@@ -174,6 +174,10 @@ LogicalResult ReportCollector::measureOnce(ModuleOp module) {
 LogicalResult ReportCollector::write(ModuleOp module) {
   if (options.table)
     printTable(result, llvm::errs());
+  llvm::Error unknown =
+      options.explained.empty() ? llvm::Error::success() : printExplanation(result, options.explained, llvm::errs());
+  if (unknown)
+    return emitError(module.getLoc()) << llvm::toString(std::move(unknown));
   auto printJson = [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", result.toJSON()); };
   auto printTimeline = [&](llvm::raw_ostream &os) {
     StringRef extension = llvm::sys::path::extension(options.timelineFile);

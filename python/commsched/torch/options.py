@@ -267,9 +267,8 @@ def option_value(value: str | os.PathLike) -> str:
 @functools.cache
 def _content() -> str:
     """A hash of the compiled library and of this package's sources. It is equal on all machines with the same files."""
-    library = pathlib.Path(program.library_file())
     package = pathlib.Path(__file__).resolve().parent.parent
-    files = [*sorted(library.parent.glob("libCommSched-c.so*")), library, *sorted(package.rglob("*.py"))]
+    files = [program.library_file(), *sorted(package.rglob("*.py"))]
     content = hashlib.sha256()
     for file in files:
         content.update(f"{file.name}\n".encode())

@@ -74,6 +74,10 @@ struct Explanation {
 /// blocker.
 std::string describe(const Explanation &explanation, llvm::function_ref<std::string(NodeId blocker)> nameOf);
 
+/// What may help against a factor that exposes a collective ("merge the collectives of this group, or ..."), as
+/// docs/guide/ReadingTheReport.md says; empty of the factors of rules, which leave nothing exposed by themselves.
+llvm::StringRef remedyFor(LimitingFactor factor);
+
 } // namespace commsched
 
 #endif // COMMSCHED_SCHEDULING_ANSWER_LIMITINGFACTOR_H
