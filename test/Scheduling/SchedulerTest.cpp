@@ -145,7 +145,7 @@ TEST(Scheduler, GivesEqualAnswersToEqualQuestions) {
   size_t buckets = 0;
   for (uint64_t seed = 0; seed < portion(20u); ++seed)
     buckets += solveOnThreads(mergeableProblem(seed));
-  EXPECT_GT(buckets, 5u);
+  EXPECT_GE(buckets, leastOf(6u));
   solveOnThreads(layeredProblem(1, LayeredOptions()));
 }
 

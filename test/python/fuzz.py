@@ -44,6 +44,7 @@ from torch.utils import _pytree as pytree
 
 import commsched.torch as ct
 import gloo
+from commsched.torch import memory_plan
 from commsched.torch.options import machine_file
 
 KINDS = ("graph", "aten", "code", "gradient", "dtensor", "model", "model-code")
@@ -276,6 +277,9 @@ class Judge:
     def _compiled(self, f, given, seed, eager, turn: Turn) -> str:
         extra = {} if self.in_code else ATEN
         options = self._options(2 * seed, seed)
+        if self.differentiated:  # Otherwise no graph is cut in two.
+            memory_plan.forced = random.Random(seed).choice([None, None, None, "keep", "again", "mixed", "mixed"])
+            options["memory_plan"] = "off" if seed % 5 and memory_plan.forced is None else "on"
         results = []
         for ours in ({}, ct.inductor_options(**options)):
             torch._dynamo.reset()
@@ -290,13 +294,16 @@ class Judge:
                 return f"crash: {state} with {options}" if ours else "invalid"
             if "likely wrong in PyTorch's own order" in told:
                 return "racy"
+            if "the partition of a step" in told:
+                return f"refused: {told} with {options}"
             if "keeps PyTorch's order" in told or "compiled again in PyTorch's order" in told:
                 return f"refused: {told} with {options}"
             results.append(got)
         plain, scheduled = results
         if same(scheduled, plain) or same(scheduled, eager):
             return "equal" if same(plain, eager) else "racy"
-        return f"wrong: with {options}" if same(plain, eager) else "racy"
+        plan = f", forced to {memory_plan.forced}" if memory_plan.forced else ""
+        return f"wrong: with {options}{plan}" if same(plain, eager) else "racy"
 
 
 def reduced(judge: Judge, seed: int) -> list[int]:

@@ -300,7 +300,7 @@ MUTATIONS = [
     mutation(
         "a forward graph from a cache tells its backward graph nothing",
         "inductor/passes.py",
-        ("        weights.sizes_of_whole_parameters()\n", ""),
+        ("        weights.whole_parameters()\n", ""),
         killer="test_ranks.py::test_the_backward_graph_knows_the_parameters_of_a_forward_graph_from_a_cache",
     ),
     mutation(

@@ -410,8 +410,25 @@ def test_the_backward_graph_knows_the_parameters_of_a_forward_graph_from_a_cache
             context.tensor_to_context[tensor] = None
         GraphPass(Options()).uuid()  # The key of the cache.
         context.tensor_to_context.clear()
-        names.append(weights.sizes_of_whole_parameters())
+        names.append(weights.whole_parameters().sizes)
     assert names[0] == "" and "" not in names[1:] and names[1] != names[2] == names[3]
+
+
+@pytest.mark.parametrize(("rows", "uneven"), [(16, False), (20, True), (0, False)])
+def test_parameters_whose_parts_differ_are_known_on_all_ranks(world, monkeypatch, rows, uneven):
+    """Ranks have other graphs then, and must not split them into strands each by itself."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    from commsched.torch.ranks import weights
+
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2, 4))
+    context = torch._guards.TracingContext(None)
+    monkeypatch.setattr(torch._guards.TracingContext, "try_get", staticmethod(lambda: context))
+    for places in ([Replicate(), Replicate()], [Replicate(), Shard(1)], [Shard(0), Shard(0)]):
+        parameter = torch.nn.Parameter(distribute_tensor(torch.zeros(rows, 4), mesh, places))
+        context.tensor_to_context[parameter] = None
+        weights._whole.clear()
+        assert weights.whole_parameters().uneven == (uneven and places[0] == Shard(0))
 
 
 def test_sizes_that_depend_on_the_batch_do_not_name_a_program(world):

@@ -21,6 +21,7 @@ COLLECTIVE_ORDERS = ("free", "group", "program")
 # "seed" is the former name of "inductor".
 OBJECTIVES = ("robust", "regret", "makespan")
 TUNINGS = (None, "measure")
+MEMORY_PLANS = ("off", "on")
 # The options of noise, and the largest values that the library takes.
 NOISE = {"scenarios": 4096, "collective_spread_permille": 1000, "compute_spread_permille": 1000}
 # What comm-split-strands takes.
@@ -79,6 +80,7 @@ class OptionArguments(TypedDict, total=False):
     donated: str | Sequence[str]
     runtime_estimation: Estimation | None
     fusion: bool
+    memory_plan: str
     tune: str | None
     tune_runs: int
     record: bool
@@ -119,6 +121,7 @@ class Options:
     donated: str | Sequence[str] = "auto"
     runtime_estimation: Estimation | None = None
     fusion: bool = True
+    memory_plan: str = "off"
     tune: str | None = None
     tune_runs: int = 10
     record: bool = False
@@ -129,11 +132,14 @@ class Options:
             ("collective_order", COLLECTIVE_ORDERS),
             ("objective", OBJECTIVES),
             ("tune", TUNINGS),
+            ("memory_plan", MEMORY_PLANS),
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: expected one of {', '.join(map(str, known))}, got {getattr(self, name)!r}")
         self._check_strands()
         self._check_passes()
+        if self.memory_plan == "on" and self.tune is not None:  # Both variants would get the plan.
+            raise ValueError(f"memory_plan: expected 'off' with tune={self.tune!r}, got 'on'")
         if self.tune_runs < 1:
             raise ValueError(f"tune_runs: expected at least 1, got {self.tune_runs}")
         if machine_file(self.machine) is None:
@@ -185,6 +191,14 @@ class Options:
             raise ValueError(
                 f"tune: expected None, got {self.tune!r}: {where} cannot run a graph in two variants. Use "
                 'torch.compile(f, backend="commsched", options={...}) or commsched.torch.enabled(...)'
+            )
+
+    def refuse_memory_plan(self, where: str) -> None:
+        """Raises ValueError if `memory_plan` is on: `where` gets a step after it was cut in two."""
+        if self.memory_plan != "off":
+            raise ValueError(
+                f"memory_plan: expected 'off', got {self.memory_plan!r}: {where} gets graphs that are cut already. Use "
+                "torch.compile(f, options=commsched.torch.inductor_options(...))"
             )
 
     def pipeline(self, report_file: str | None = None) -> str:

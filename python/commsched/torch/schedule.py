@@ -319,6 +319,7 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     """
     settings = Options(**options)
     settings.refuse_tuning("schedule_overlap")
+    settings.refuse_memory_plan("schedule_overlap")
     try:
         _prepare(gm.graph)
         strands, settings, given = in_strands(gm.graph, settings, schedule_graph)

@@ -48,7 +48,9 @@ def schedule(config: Any, **options: Any) -> Any:
         ValueError: an option has no legal value, or no machine profile has that name.
     """
     install(**options)
-    PASS_PIPELINE_REGISTRY[PIPELINE] = functools.partial(graph_passes, Options(**options))
+    settings = Options(**options)
+    settings.refuse_memory_plan("torchtitan")
+    PASS_PIPELINE_REGISTRY[PIPELINE] = functools.partial(graph_passes, settings)
     return config
 
 

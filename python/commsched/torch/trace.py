@@ -108,12 +108,17 @@ def partition(
     return {"fw": fw, "bw": bw}
 
 
-def join(fw: torch.fx.GraphModule, bw: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def join(
+    fw: torch.fx.GraphModule, bw: torch.fx.GraphModule, origins: dict[str, tuple[bool, str]] | None = None
+) -> torch.fx.GraphModule:
     """Forward and backward graph of one step as one graph, which runs them one after the other.
 
     A placeholder of `bw` with the name of a result or a placeholder of `fw` is that value; the others, the gradients of
     the results, stay placeholders. What `fw` saves for `bw` alone is not returned. What `bw` recomputes has storage of
     its own.
+
+    Args:
+        origins: gets, for each node but placeholders, whether it comes from `bw`, and its name there.
     """
     graph = torch.fx.Graph()
     placeholders = {node.name: node for gm in (fw, bw) for node in gm.graph.find_nodes(op="placeholder")}
@@ -131,6 +136,8 @@ def join(fw: torch.fx.GraphModule, bw: torch.fx.GraphModule) -> torch.fx.GraphMo
                 results += [copies.get(n, n) for n in returned]
             else:
                 copies[node] = graph.node_copy(node, copies.__getitem__)
+                if origins is not None:
+                    origins[copies[node].name] = (gm is bw, node.name)
         known |= {node.name: copies[node] for node in copies if node.name in wanted}
     graph.output(tuple(results))
     joint = torch.fx.GraphModule({**dict(fw.named_children()), **dict(bw.named_children())}, graph)

@@ -124,7 +124,7 @@ class GraphPass(CustomGraphPass):
 
     def uuid(self) -> Any | None:
         # The forward graph may come from a cache although the backward graph, which has to know them, does not.
-        weights.sizes_of_whole_parameters()
+        weights.whole_parameters()
         return self.options.key()
 
 

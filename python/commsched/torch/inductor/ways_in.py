@@ -21,6 +21,7 @@ from typing_extensions import Unpack
 
 from .. import reporting
 from ..options import OptionArguments, Options
+from .partition import Partition
 from .passes import FusionBounds, GraphPass, KernelOrder
 from .tuning import tuned
 
@@ -60,8 +61,22 @@ def config_patches(options: Options) -> dict[str, Any]:
         "_pre_fusion_custom_pass": FusionBounds(options, _earlier(config._pre_fusion_custom_pass)),
         "_post_fusion_custom_pass": KernelOrder(options, _earlier(config._post_fusion_custom_pass)),
         "reorder_for_peak_memory": False,
+        **_partitioner(options),
         **RIVALS,
     }
+
+
+def _partitioner(options: Options) -> dict[str, Any]:
+    """The setting that lets a memory plan cut the graph of a step, in place of another partitioner of the user's."""
+    from torch._inductor import config
+
+    if options.memory_plan == "off":
+        return {}
+    if not isinstance(config.custom_partitioner_fn, (Partition, type(None))):
+        reporting.warn_once(
+            f"memory_plan='on' takes the place of the partitioner {type(config.custom_partitioner_fn).__name__}"
+        )
+    return {"custom_partitioner_fn": Partition(options)}
 
 
 def _config_value(name: str) -> Any:
@@ -97,7 +112,8 @@ def inductor_options(*, mode: str | None = None, **options: Unpack[OptionArgumen
         mode: a mode of torch.compile ("reduce-overhead", "max-autotune", ...), whose options are added. torch.compile
             takes
             a mode or options, not both.
-        options: the options of `schedule_overlap`.
+        options: the options of `schedule_overlap`, and `memory_plan="on"`: decide together with the order what the
+            backward graph gets from the forward graph and what it makes again (MemoryPlan.md).
 
     Raises:
         ValueError: an option has no legal value, or no machine profile has that name, or `tune` is set: Inductor's

@@ -33,7 +33,7 @@ from ..options import Options
 from ..semantics import effects
 from ..semantics.operators import group_of, spec_of
 from .consensus import Decision, Disagreed, settled
-from .weights import class_of_weights, sizes_of_whole_parameters
+from .weights import class_of_weights, whole_parameters
 
 # The entry of a graph module's `meta` that holds the decision.
 META = "commsched_agreement"
@@ -121,7 +121,7 @@ def shape_of(graph: fx.Graph, options: Options) -> Shape:
     estimated = " estimated" if options.runtime_estimation is not None else ""
     key = f"{dataclasses.replace(options, runtime_estimation=None).agreed_key()}{estimated}"
     groups = [group_of(s, spec_of(s))[0] for s in starts]
-    key += f" {class_of_weights(graph, starts)} {sizes_of_whole_parameters()}"
+    key += f" {class_of_weights(graph, starts)} {whole_parameters().sizes}"
     key += " backward" if is_backward(graph) else ""
     return Shape([_line(*described) for described in zip(starts, groups)], groups, key)
 

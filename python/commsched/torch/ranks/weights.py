@@ -18,6 +18,7 @@ import re
 import sys
 import weakref
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx as fx
@@ -34,29 +35,51 @@ OPERAND_IS_EQUAL = {"all_gather": False, "reduce_scatter": True, "all_reduce": T
 KEEPING = {"constant_pad_nd", "slice", "narrow", "split", "split_with_sizes", "unbind"}
 
 
-# Indexed by compilation: a hash of the sizes of the whole parameters. PyTorch forgets the parameters before it compiles
-# the backward graph.
-_whole: weakref.WeakKeyDictionary[torch._guards.TracingContext, str] = weakref.WeakKeyDictionary()
+class Whole(NamedTuple):
+    """The parameters of a compilation that are DTensors, as all ranks see them.
+
+    Args:
+        sizes: a hash of their sizes. "" if there are none.
+        uneven: whether ranks have parts of other sizes.
+    """
+
+    sizes: str = ""
+    uneven: bool = False
 
 
-def sizes_of_whole_parameters() -> str:
-    """A hash of the sizes of all parameters of the present compilation that are `DTensor`s. "" if there are none.
+# Indexed by compilation. PyTorch forgets the parameters before it compiles the backward graph.
+_whole: weakref.WeakKeyDictionary[torch._guards.TracingContext, Whole] = weakref.WeakKeyDictionary()
+
+
+def whole_parameters() -> Whole:
+    """The parameters of the present compilation that are `DTensor`s.
 
     It has to be called in the compilation of the forward graph, even if its code is then found in a cache: for the
     backward graph, the answer is that of the forward graph.
     """
     context, distributed = torch._guards.TracingContext.try_get(), sys.modules.get("torch.distributed.tensor")
     if context is None or distributed is None:
-        return ""
+        return Whole()
     if context not in _whole:
-        tensors = list(getattr(context, "tensor_to_context", None) or ())
-        sizes = sorted(
-            tuple(t.shape) for t in tensors if isinstance(t, torch.nn.Parameter) and isinstance(t, distributed.DTensor)
-        )
-        if not sizes:
-            return ""
-        _whole[context] = hashlib.sha256(repr(sizes).encode()).hexdigest()[:16]
+        tensors = [
+            t
+            for t in getattr(context, "tensor_to_context", None) or ()
+            if isinstance(t, torch.nn.Parameter) and isinstance(t, distributed.DTensor)
+        ]
+        if not tensors:
+            return Whole()
+        sizes = repr(sorted(tuple(t.shape) for t in tensors))
+        _whole[context] = Whole(hashlib.sha256(sizes.encode()).hexdigest()[:16], any(map(_is_uneven, tensors)))
     return _whole[context]
+
+
+def _is_uneven(parameter: Any) -> bool:
+    """Whether ranks have parts of a DTensor that differ in size."""
+    parts: dict[int, int] = {}  # Indexed by dimension: into how many parts it is cut.
+    for place, ranks in zip(parameter.placements, parameter.device_mesh.shape):
+        if place.is_shard():
+            parts[place.dim] = parts.get(place.dim, 1) * ranks
+    return any(parameter.shape[dimension] % count for dimension, count in parts.items())
 
 
 def class_of_weights(graph: fx.Graph, starts: Collection[fx.Node]) -> str:

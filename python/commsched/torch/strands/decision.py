@@ -24,6 +24,7 @@ from ..importer.state import SplitRules
 from ..options import Options, option_value
 from ..ranks.agreement import shape_of, symbolic
 from ..ranks.consensus import first_of
+from ..ranks.weights import whole_parameters
 from ..reporting import Unscheduled, log, strict
 from ..semantics.operators import storage_of, subgraphs
 from ..solving import FUNCTION, imported
@@ -82,6 +83,8 @@ def _decided_split(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe,
     Raises:
         Refused: the graph is not split.
     """
+    if whole_parameters().uneven:  # Their graphs differ, and with them what each would split.
+        raise Refused("ranks have parts of a parameter that differ in size")
     program = program_of(graph, options)
     question = f"strands/{program}"
     known = _decided.get(program) or first_of(question, None)
