@@ -288,7 +288,7 @@ MUTATIONS = [
     mutation(
         "whole parameters that no collective carries do not tell programs apart",
         "ranks/weights.py",
-        ("        if not sizes:\n", "        if True:\n"),
+        ("        if not tensors:\n", "        if True:\n"),
         killer="test_ranks.py::test_a_tensor_parallel_model_of_another_width_decides_for_itself",
     ),
     mutation(
@@ -423,5 +423,29 @@ MUTATIONS = [
         "inductor/in_place.py",
         ("        and aliases.of(start).isdisjoint(returned)\n", ""),
         killer="test_gate.py::test_an_argument_whose_sum_is_returned_is_not_reduced_in_place[True]",
+    ),
+    mutation(
+        "a plan repeats random operators",
+        "memory_plan.py",
+        ("    return bool(spec.ordered or spec.mutated or spec.hybrid)\n", "    return False\n"),
+        killer="test_memory_plan.py::test_a_cut_that_repeats_a_random_operator_is_refused",
+    ),
+    mutation(
+        "a plan may pass the limit",
+        "memory_plan.py",
+        ("            if peak <= limit:\n", "            if True:\n"),
+        killer="test_memory_plan.py::test_a_limit_below_what_pytorch_needs_is_kept",
+    ),
+    mutation(
+        "ranks whose values have other names repeat other collectives",
+        "memory_plan.py",
+        ("            return number[start] not in repeated\n", "            return True\n"),
+        killer="test_memory_plan.py::test_the_first_rank_decides",
+    ),
+    mutation(
+        "a plan does not know what checkpointing fixes",
+        "memory_plan.py",
+        ('    policy = node.meta.get("recompute") is not None and', "    policy = False and"),
+        killer="test_memory_plan.py::test_what_a_policy_fixes_stays",
     ),
 ]

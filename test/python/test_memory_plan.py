@@ -68,7 +68,8 @@ def saved(found):
 
 
 def test_a_limit_below_what_pytorch_needs_is_kept():
-    limit = int(0.8 * memory_peak(layers()))
+    """The first plan for this limit needs more once it is cut in two."""
+    limit = int(0.84 * memory_peak(layers()))
     own, found, facts = cut(layers(), memory_limit_bytes=limit)
     assert facts["peak_bytes"]["after"] <= limit < facts["peak_bytes"]["before"]
     assert facts["again"] > 0

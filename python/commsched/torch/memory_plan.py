@@ -38,8 +38,9 @@ PASS = "comm-plan-memory"
 # Indexed by the metrics of the pass's remark: what the report says of values that PyTorch's cut makes again and the
 # plan keeps, and the other way round.
 _METRICS = {"Kept": "kept", "KeptBytes": "kept_bytes", "Again": "again", "AgainBytes": "again_bytes"}
-# So many plans are tried, each with as much less memory as the one before needs too much when it is cut in two.
-MOST_TRIES = 4
+# So many plans are tried. Each has as much less memory as the one before needs too much when it is cut in two, but at
+# least a 64th of the limit; and twice, four times, ... as much less if that was not enough.
+MOST_TRIES = 5
 OTHER = "an earlier graph, or that of another rank"
 # What comm-plan-memory decides, whatever it costs ("keep", "again" or "mixed"); for tests. None: what is best.
 forced: str | None = None
@@ -126,17 +127,7 @@ def _found(
             _check_repeated(planned)
             return planned, {"forced": forced}
         before = _time(own, quick, limit) if given <= limit else None
-        more = limit - given
-        for _ in range(MOST_TRIES):
-            names, facts = steps.plan(more)
-            planned = _imposed(joint, inputs, names, arguments)
-            _check_repeated(planned)
-            peak = _peak(planned, quick)
-            if peak <= limit:
-                break
-            more -= peak - limit
-        else:
-            raise Unplanned("no plan is within the limit once it is cut in two graphs")
+        planned, peak, facts = _within(limit, given, steps, joint, inputs, quick, arguments)
         after = _time(planned, quick, limit)
     except (Unscheduled, Unplanned) as error:
         return own, {"reason": str(error).split("\n")[0]}
@@ -148,6 +139,35 @@ def _found(
     if before is not None and after >= before:
         return own, {"reason": "PyTorch's cut is as fast", **numbers}
     return planned, {**facts, **numbers}
+
+
+def _within(
+    limit: int, given: int, steps: _Steps, joint: fx.GraphModule, inputs: Any, quick: Options, arguments: dict[str, Any]
+) -> tuple[Cut, int, dict[str, Any]]:
+    """A planned cut within a limit, its peak, and what the report says of the plan.
+
+    Args:
+        given: the peak of PyTorch's cut.
+
+    Raises:
+        Unplanned: there is none, or PyTorch's cut, which is within the limit, is the best plan.
+    """
+    more, reason = limit - given, Unplanned("no plan is within the limit once it is cut in two graphs")
+    for attempt in range(MOST_TRIES):
+        peak = given
+        try:
+            names, facts = steps.plan(more)
+            planned = _imposed(joint, inputs, names, arguments)
+            _check_repeated(planned)
+            peak = _peak(planned, quick)
+            if peak <= limit:
+                return planned, peak, facts
+        except (Unplanned, Unscheduled) as error:
+            if given <= limit:
+                raise
+            reason = Unplanned(str(error))
+        more -= max(peak - limit, limit >> 6) << attempt
+    raise reason
 
 
 def _partitioned(joint: fx.GraphModule, inputs: Any, choose: Choose, arguments: dict[str, Any]) -> Cut:
