@@ -54,8 +54,24 @@ json::Value ParetoReport::toJSON() const {
 
 /// Geometry of one panel, in pixels: the plot's frame and the room around it.
 static constexpr double kWidth = 860, kPanelHeight = 410, kLeft = 84, kRight = 40, kTop = 66, kBottom = 62;
+/// What a letter of a label takes, in pixels: its width on average, and the heights above and below the line.
+static constexpr double kLetter = 6.3, kAscent = 11, kDescent = 4;
 
 namespace {
+
+/// Where a label may stand: the end of its line at which it is anchored.
+struct LabelSpot {
+  double x, y;
+  StringRef anchor;
+};
+
+/// A rectangle in the picture.
+struct LabelBox {
+  double left, top, right, bottom;
+  bool meets(const LabelBox &other) const {
+    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+  }
+};
 
 /// A unit that makes axis numbers short.
 struct AxisUnit {
@@ -122,9 +138,10 @@ public:
   void write() {
     os << formatv("<text class='title' x='{0}' y='{1}'>{2}</text>\n", kLeft, top + 26, escapeMarkup(block.name));
     writeAxes();
-    writeBounds();
+    writeBoundLines();
     writeCurve();
     writeInput();
+    writeLabels();
   }
 
 private:
@@ -151,16 +168,11 @@ private:
                   (top + kTop + bottom) / 2, y.unitName());
   }
 
-  void writeBounds() {
-    double level = y.at(double(block.bound)), least = x.at(double(block.peakBound));
+  void writeBoundLines() {
+    double level = y.at(double(block.bound)), least = x.at(double(block.peakBound)), end = kWidth - kRight;
     os << formatv("<line class='bound' x1='{0}' x2='{1}' y1='{2:f1}' y2='{2:f1}'/>"
-                  "<text class='boundlabel' x='{1}' y='{3:f1}' text-anchor='end'>no schedule is faster than {4} ({5})"
-                  "</text>\n",
-                  kLeft, kWidth - kRight, level, level + 15, formatNs(block.bound), escapeMarkup(block.boundBy));
-    os << formatv("<line class='bound' x1='{0:f1}' x2='{0:f1}' y1='{1}' y2='{2}'/>"
-                  "<text class='boundlabel' transform='translate({3:f1} {1}) rotate(-90)' text-anchor='end'>"
-                  "no order needs less than {4}</text>\n",
-                  least, top + kTop, top + kPanelHeight - kBottom, least - 6, formatBytes(block.peakBound));
+                  "<line class='bound' x1='{3:f1}' x2='{3:f1}' y1='{4}' y2='{5}'/>\n",
+                  kLeft, end, level, least, top + kTop, top + kPanelHeight - kBottom);
   }
 
   void writeCurve() {
@@ -170,49 +182,69 @@ private:
                         : formatv(" H{0:f1} V{1:f1}", x.at(double(point.peak)), y.at(double(point.makespan))))
                 .str();
     os << formatv(" H{0}'/>\n", kWidth - kRight);
-    size_t labelled = labelledAtInput();
-    for (auto [index, point] : enumerate(points)) {
-      double px = x.at(double(point.peak)), py = y.at(double(point.makespan));
-      os << formatv("<circle class='point' cx='{0:f1}' cy='{1:f1}' r='4'><title>{2}</title></circle>\n", px, py,
-                    describe(point));
-      if (index == 0)
-        writeLabel("label", px, py - 10, px > kWidth * 0.7 ? "end" : "start", describe(point));
-      else if ((index + 1 == points.size() && isApart(points.front(), point)) || index == labelled)
-        writeLabel("label", px - 6, py + 17, px < kWidth * 0.3 ? "start" : "end", describe(point));
-    }
-  }
-
-  void writeLabel(StringRef kind, double px, double py, StringRef anchor, const std::string &text) {
-    os << formatv("<text class='{0}' x='{1:f1}' y='{2:f1}' text-anchor='{3}'>{4}</text>\n", kind, px, py, anchor, text);
-  }
-
-  /// The best point that needs no more memory than the input, where it is far enough from the ends to have a label.
-  size_t labelledAtInput() const {
-    size_t best = points.size();
-    for (auto [index, point] : enumerate(points))
-      if (point.peak <= block.curve.input.peak)
-        best = index;
-    bool apart = best < points.size() && isApart(points[best], points.front()) && isApart(points[best], points.back());
-    return apart ? best : points.size();
-  }
-
-  /// Whether the labels of two points do not run into each other.
-  bool isApart(const ParetoPoint &a, const ParetoPoint &b) const {
-    return std::abs(y.at(double(a.makespan)) - y.at(double(b.makespan))) > 16 ||
-           std::abs(x.at(double(a.peak)) - x.at(double(b.peak))) > 60;
+    for (const ParetoPoint &point : points)
+      os << formatv("<circle class='point' cx='{0:f1}' cy='{1:f1}' r='4'><title>{2}</title></circle>\n",
+                    x.at(double(point.peak)), y.at(double(point.makespan)), describe(point));
   }
 
   /// The input's point; an arrow above the frame where it is out of the picture.
   void writeInput() {
-    const ParetoPoint &input = block.curve.input;
-    double px = x.at(double(input.peak)), py = inputIsFar() ? top + kTop - 12 : y.at(double(input.makespan));
+    auto [px, py] = inputAt();
     if (inputIsFar())
       os << formatv("<path class='input' d='M{0:f1} {1:f1} l-6 10 h12 z'/>\n", px, py - 5);
     else
       os << formatv("<circle class='input' cx='{0:f1}' cy='{1:f1}' r='5'/>\n", px, py);
-    bool leftward = px > kWidth * 0.45;
-    writeLabel("inputlabel", leftward ? px - 11 : px + 11, py + 4, leftward ? "end" : "start",
-               "input: " + describe(input) + (inputIsFar() ? ", out of the picture" : ""));
+  }
+
+  std::pair<double, double> inputAt() const {
+    const ParetoPoint &input = block.curve.input;
+    return {x.at(double(input.peak)), inputIsFar() ? top + kTop - 12 : y.at(double(input.makespan))};
+  }
+
+  /// The labels, the most important first: one that finds no place is left out.
+  void writeLabels() {
+    double level = y.at(double(block.bound)), least = x.at(double(block.peakBound)), end = kWidth - kRight;
+    std::string peakLabel = "no order needs less than " + formatBytes(block.peakBound);
+    os << formatv("<text class='boundlabel' transform='translate({0:f1} {1}) rotate(-90)' text-anchor='end'>{2}"
+                  "</text>\n",
+                  least - 6, top + kTop, peakLabel);
+    taken = {{least - 6 - kAscent, top + kTop, least - 6 + kDescent, top + kTop + kLetter * double(peakLabel.size())}};
+    auto [px, py] = inputAt();
+    writeLabel("inputlabel", {{px + 11, py + 4, "start"}, {px - 11, py + 4, "end"}, {px, py + 20, "start"}},
+               "input: " + describe(block.curve.input) + (inputIsFar() ? ", out of the picture" : ""));
+    std::string bound = ("no schedule is faster than " + formatNs(block.bound) + " (" + block.boundBy + ")");
+    writeLabel("boundlabel", {{end, level + 15, "end"}, {least + 6, level + 15, "start"}, {end, level - 6, "end"}},
+               bound);
+    writePointLabel(points.front());
+    if (points.size() > 1)
+      writePointLabel(points.back());
+    auto within = llvm::find_if(llvm::reverse(points),
+                                [&](const ParetoPoint &point) { return point.peak <= block.curve.input.peak; });
+    if (within != points.rend() && &*within != &points.front() && &*within != &points.back())
+      writePointLabel(*within);
+  }
+
+  void writePointLabel(const ParetoPoint &point) {
+    double px = x.at(double(point.peak)), py = y.at(double(point.makespan));
+    writeLabel(
+        "label",
+        {{px + 4, py - 10, "start"}, {px - 6, py + 17, "end"}, {px - 6, py - 10, "end"}, {px + 6, py + 17, "start"}},
+        describe(point));
+  }
+
+  /// Writes a label at the first spot at which it meets no other one and stays in the picture.
+  void writeLabel(StringRef kind, ArrayRef<LabelSpot> spots, const std::string &text) {
+    for (const LabelSpot &spot : spots) {
+      double width = kLetter * double(text.size()), left = spot.anchor == "end" ? spot.x - width : spot.x;
+      LabelBox box = {left, spot.y - kAscent, left + width, spot.y + kDescent};
+      bool isFree = llvm::none_of(taken, [&](const LabelBox &other) { return box.meets(other); });
+      if (!isFree || box.left < 0 || box.right > kWidth)
+        continue;
+      taken.push_back(box);
+      os << formatv("<text class='{0}' x='{1:f1}' y='{2:f1}' text-anchor='{3}'>{4}</text>\n", kind, spot.x, spot.y,
+                    spot.anchor, escapeMarkup(text));
+      return;
+    }
   }
 
   std::string describe(const ParetoPoint &point) const {
@@ -225,6 +257,8 @@ private:
   raw_ostream &os;
   double top;
   Axis x, y;
+  /// Where labels stand.
+  std::vector<LabelBox> taken;
 };
 
 } // namespace
@@ -238,8 +272,11 @@ void commsched::writeSvg(const ParetoReport &report, raw_ostream &os) {
         ".curve{fill:none;stroke:#4c78a8;stroke-width:2}.point{fill:#4c78a8}.label{fill:#2f5580}\n"
         ".input{fill:#fff;stroke:#e45756;stroke-width:2}.inputlabel{fill:#b8322f}\n"
         ".bound{stroke:#54a24b;stroke-dasharray:6 4;stroke-width:1.5}.boundlabel{fill:#3d7a35}\n"
-        ".label,.inputlabel,.boundlabel{paint-order:stroke;stroke:#fff;stroke-width:4px}\n</style>\n"
-        "<rect width='100%' height='100%' fill='#fff'/>\n";
+        ".label,.inputlabel,.boundlabel{paint-order:stroke;stroke:#fff;stroke-width:4px}.ground{fill:#fff}\n"
+        "@media(prefers-color-scheme:dark){text{fill:#b8c0ca}.title,.head,.axis{fill:#e6edf3}.grid{stroke:#30363d}\n"
+        ".curve{stroke:#7aa8d8}.point{fill:#7aa8d8}.label{fill:#a9c8ea}.input{fill:#0d1117}.inputlabel{fill:#ff8a80}\n"
+        ".boundlabel{fill:#8fd184}.label,.inputlabel,.boundlabel{stroke:#0d1117}.ground{fill:#0d1117}}\n</style>\n"
+        "<rect class='ground' width='100%' height='100%'/>\n";
   os << formatv("<text class='head' x='{0}' y='24'>What memory buys: predicted time against peak memory, machine {1}"
                 "</text>\n",
                 kLeft, escapeMarkup(report.machine));
