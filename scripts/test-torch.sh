@@ -29,4 +29,4 @@ fi
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e python
 [ $# -gt 0 ] || set -- test/python
 COMMSCHED_ANY_TORCH=1 COMMSCHED_COMM_RUN=$PWD/build/bin/comm-run COMMSCHED_LIBRARY=$PWD/build/lib/libCommSched-c.so \
-  "$venv/bin/python" -m pytest -q -rs -n 2 --dist worksteal -p no:cacheprovider --ignore-glob='*test_jax*' "$@"
+  "$venv/bin/python" -m pytest -q -rs -n 4 --dist worksteal -p no:cacheprovider --ignore-glob='*test_jax*' "$@"
