@@ -5,6 +5,7 @@
 
 import contextlib
 import dataclasses
+import functools
 
 import pytest
 
@@ -54,7 +55,7 @@ def cut(model, change=None, **options):
     """What PyTorch's partitioner saves, what the plan saves, and what the report says."""
     with joint_of(model, change) as (joint, inputs, given):
         own = memory_plan._partitioned(joint, inputs, lambda _, saved: saved, given)
-        found, facts = memory_plan.cut_step(joint, inputs, Options(machine="cpu-mpi", **options), **given)
+        found, facts = memory_plan.cut_step(joint, inputs, Options(machine="cpu-mpi", effort=200, **options), **given)
     return own, found, facts
 
 
@@ -69,7 +70,7 @@ def saved(found):
 
 def test_a_limit_below_what_pytorch_needs_is_kept():
     """The first plan for this limit needs more once it is cut in two."""
-    limit = int(0.84 * memory_peak(layers()))
+    limit = int(0.84 * given_peak())
     own, found, facts = cut(layers(), memory_limit_bytes=limit)
     assert facts["peak_bytes"]["after"] <= limit < facts["peak_bytes"]["before"]
     assert facts["again"] > 0
@@ -79,7 +80,9 @@ def test_a_limit_below_what_pytorch_needs_is_kept():
     assert before - after <= computed(found.backward)
 
 
-def memory_peak(model):
+@functools.cache
+def given_peak(dropout=0.0):
+    model = layers(dropout)
     with joint_of(model) as (joint, inputs, given):
         own = memory_plan._partitioned(joint, inputs, lambda _, saved: saved, given)
         return memory_plan._peak(own, Options(machine="cpu-mpi"))
@@ -97,14 +100,14 @@ def test_what_a_policy_fixes_stays():
         for node in graph.find_nodes(op="call_function", target=torch.ops.aten.addmm.default):
             node.meta.update(recompute=CheckpointPolicy.MUST_SAVE, ac_graph_id=0)
 
-    limit = int(0.8 * memory_peak(layers()))
+    limit = int(0.8 * given_peak())
     own, found, _ = cut(layers(), fix, memory_limit_bytes=limit)
     products = {name for name in own.saved if name.startswith("addmm")}
     assert products and products <= set(found.saved)
 
 
 def test_random_operators_are_not_repeated():
-    limit = int(0.8 * memory_peak(layers(dropout=0.5)))
+    limit = int(0.8 * given_peak(0.5))
     _, found, _ = cut(layers(dropout=0.5), memory_limit_bytes=limit)
     repeated = computed(found.forward) & computed(found.backward)
     random = {
@@ -125,7 +128,7 @@ def test_a_cut_that_repeats_a_random_operator_is_refused():
 
 def test_the_first_rank_decides(monkeypatch):
     """Another rank may see other costs. What it saves is saved here, and what it gathers again is gathered again."""
-    limit = int(0.8 * memory_peak(layers()))
+    limit = int(0.8 * given_peak())
     _, found, _ = cut(layers(), memory_limit_bytes=limit)
     decided = {"saved": found.saved, "repeated": found.repeated()}
     monkeypatch.setattr(memory_plan, "first_of", lambda question, own: decided)
@@ -160,7 +163,8 @@ def _train(rank, ranks, folder, plan, limit):
     model = layers()
     fully_shard_parameters(model, lambda _: init_device_mesh("cpu", (ranks,)), torch.float32)
     # gloo copies what is gathered together into buffers of its own.
-    options = ct.inductor_options(machine="cpu-mpi", memory_plan=plan, memory_limit_bytes=limit, bucketing=False)
+    given = dict(machine="cpu-mpi", memory_limit_bytes=limit, bucketing=False, effort=200)
+    options = ct.inductor_options(memory_plan=plan, **given)
     step = torch.compile(lambda x: model(x).square().mean(), options=options)
     torch.manual_seed(1 + rank)
     x = torch.randn(TOKENS, WIDTH)
@@ -181,7 +185,7 @@ def _train(rank, ranks, folder, plan, limit):
 
 def test_training_needs_less_memory_and_gives_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setenv("COMMSCHED_STRICT", "0")  # Without a plan, the limit cannot be kept, and a warning says so.
-    limit = int(0.8 * memory_peak(layers()))
+    limit = int(0.8 * given_peak())
     for plan in ("off", "on"):
         gloo.run(RANKS, _train, str(tmp_path), plan, limit)
     for rank in range(RANKS):
