@@ -26,7 +26,7 @@ say "  most of the random problems of long unit tests, of strands, of the oracle
 say "  1,000 ranks in little memory (the sanitizers reserve more addresses than the test allows),"
 say "  scripts/test-gpu.sh (it packs and runs uninstrumented programs),"
 say "  the consumer project, docs and Python (tested once above)"
-ctest --test-dir build/asan --output-on-failure --no-tests=error --timeout "$COMMSCHED_HANG_SECONDS" -j"$(($(nproc) + 1))" -LE no-sanitizer
+ctest --test-dir build/asan --output-on-failure --no-tests=error --timeout "$COMMSCHED_HANG_SECONDS" -j"$(nproc)" -LE no-sanitizer
 print_skipped build/asan
 
 cmake --preset tsan "${options[@]}" >build/tsan-configure.log 2>&1 || {
