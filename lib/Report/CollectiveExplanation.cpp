@@ -293,7 +293,6 @@ Error commsched::printExplanation(const Report &report, StringRef name, raw_ostr
   if (StringRef nearest = nearestName(asked, names); !nearest.empty())
     advice = ("; did you mean '" + nearest + "'?").str();
   else if (!names.empty())
-    advice = "; the " + formatCount(static_cast<int64_t>(names.size()), "name") + " are " +
-             listSome(std::vector<std::string>(names.begin(), names.end()));
+    advice = "; the names are " + listSome(std::vector<std::string>(names.begin(), names.end()));
   return createStringError("no collective is called '" + name + "' in the result" + advice);
 }

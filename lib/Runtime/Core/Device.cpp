@@ -182,5 +182,9 @@ int32_t commrt_copy(commrt_context *context, void *to, const void *from, int64_t
     return earlier;
   if (status == COMMRT_OK)
     return status;
-  return fail(context, status, "cannot copy " + std::to_string(bytes) + " bytes");
+  std::string copied = std::to_string(bytes) + " bytes";
+  if (status == COMMRT_ERR_TIMEOUT)
+    return fail(context, status,
+                "waited " + std::to_string(context->job->timeoutNs / 1'000'000) + " ms for a copy of " + copied);
+  return fail(context, status, "cannot copy " + copied);
 }
