@@ -86,13 +86,15 @@ def write_small(folder: pathlib.Path) -> int:
     temporaries = {}
     programs = {config.name: jax_programs.training_step(config) for config in jax_programs.SMALL}
     programs["small-branches"] = jax_programs.branching_step()
+    programs["small-scan-pipelined"] = programs["small-scan"]
     for name, (step, arguments) in programs.items():
+        flags = jax_programs.PIPELINED if name.endswith("-pipelined") else {}
         with tempfile.TemporaryDirectory() as dump, commsched.jax.enabled(dump=dump):
-            step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile()
+            step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile(flags)
             module = max((p.read_bytes() for p in pathlib.Path(dump).iterdir()), key=len)
         jax.clear_caches()
         (folder / f"{name}.pb").write_bytes(strip(module))
-        compiled = step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile()  # In XLA's own order.
+        compiled = step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile(flags)  # In XLA's own order.
         temporaries[name] = compiled.memory_analysis().temp_size_in_bytes
     (folder / "temporaries.json").write_text(json.dumps(temporaries) + "\n")
     return 0

@@ -74,6 +74,7 @@ def run(name: str, machine: str, buckets: bool, donates: bool) -> dict:
     own = compile_once(name, donates)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*(pipelined its loops|prevent_cse=False)")
         with tempfile.TemporaryDirectory() as dump:
             with commsched.jax.enabled(machine=machine, buckets=buckets, ranks="off", dump=dump):
                 ours = compile_once(name, donates)
@@ -135,11 +136,11 @@ HEADER = (
 )
 
 
-def child(arguments: list[str], combines: bool = True) -> Any:
-    """Runs this script for one program. None if it fails; its messages have been printed."""
+def child(arguments: list[str], combines: bool = True, script: str = __file__) -> Any:
+    """Runs this script, or another one, for one program. None if it fails; its messages have been printed."""
     flags = XLA_FLAGS if combines else f"{XLA_FLAGS} {NO_COMBINERS}"
     environment = dict(os.environ, XLA_FLAGS=flags, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
-    done = subprocess.run([sys.executable, __file__, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, script, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
 
 

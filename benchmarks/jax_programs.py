@@ -31,6 +31,10 @@ dnn_version_info { major: 9 minor: 7 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
 
+# XLA's flags that let its collective pipeliner run, and with them the one that doubles the bodies of loops.
+PIPELINED = {f"xla_gpu_enable_pipelined_{kind}": True for kind in ("all_gather", "reduce_scatter", "all_reduce")}
+DOUBLED = PIPELINED | {"xla_gpu_enable_while_loop_double_buffering": True}
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:

@@ -110,6 +110,8 @@ struct Behaviour {
   bool backendForgets = false;
   bool callsFromAnotherThread = false;
   bool goesOn = false;
+  /// What XLA's passes make of a program if they pipeline loops; empty: they do not know the flags.
+  std::string pipelined;
   /// By call: bytes of temporaries. An error once it is empty.
   std::vector<int64_t> temporaries;
   std::vector<std::string> formats;
@@ -136,18 +138,27 @@ void *errorMessage(void *opaque) {
   return nullptr;
 }
 
+/// Returns true if the options set a flag of XLA's.
+bool hasFlags(StringRef options) { return !fieldOf(options, 7).empty(); }
+
 /// XLA's passes and its backend. Returns an error; otherwise the executable is in `executable`.
 void *runXla(const FakeProgram &program, PjrtText options, void *&executable) {
   StringRef format(program.format.data, program.format.size);
   behaviour.formats.push_back(format.str());
   bool backendOnly = format == "hlo";
   EXPECT_EQ(fieldOf(fieldOf(StringRef(options.data, options.size), 3), 11).empty(), true);
+  std::string code(program.code, program.code_size);
+  if (hasFlags(StringRef(options.data, options.size))) {
+    if (behaviour.pipelined.empty())
+      return fail("INVALID_ARGUMENT: No such compile option");
+    code = behaviour.pipelined;
+  }
   if (backendOnly && behaviour.isBackendBroken)
     return fail("RESOURCE_EXHAUSTED: no registers\nand a second line");
   PjrtTransformArguments arguments = {};
   arguments.struct_size = 89;
   arguments.api_version = 1;
-  arguments.hlo_module = {program.code, program.code_size};
+  arguments.hlo_module = {code.data(), code.size()};
   auto callBack = [&] { callbacks->transform_hlo_module(callbacks, &arguments); };
   if (behaviour.callsFromAnotherThread)
     std::thread(callBack).join();
@@ -155,7 +166,7 @@ void *runXla(const FakeProgram &program, PjrtText options, void *&executable) {
     callBack();
   if (arguments.has_error && !behaviour.goesOn)
     return fail(StringRef(arguments.error_msg.data, arguments.error_msg.size));
-  std::string module(program.code, program.code_size);
+  std::string module = code;
   if (arguments.changed)
     module =
         withoutFields(StringRef(arguments.transformed_hlo_module.data, arguments.transformed_hlo_module.size), {8, 18});
@@ -343,7 +354,7 @@ TEST_F(PjrtCompile, FallsBack) {
       json::Object report = takeReport();
       EXPECT_EQ(report.getBoolean("changed"), false);
       EXPECT_EQ(report.getString("kept_because")->str(),
-                std::string("XLA's backend could not compile it with its donations: ") + reason);
+                std::string("XLA's backend could not compile it by itself: ") + reason);
     }
 }
 
@@ -364,15 +375,108 @@ TEST_F(PjrtCompile, AnotherThread) {
   EXPECT_TRUE(takeReport().getString("kept_because")->contains("forget that parameters are donated"));
 }
 
+static json::Array temporariesIn(const json::Object &report) {
+  const json::Array *found = report.getArray("temporaries_bytes");
+  return found ? *found : json::Array();
+}
+
+/// Settings that pipeline loops, within a limit on temporaries if there is one.
+static TransformOptions pipelining(std::optional<int64_t> limit = std::nullopt) {
+  json::Object options{{"loops", "pipeline"}, {"buckets", false}, {"effort", 2000}};
+  if (limit)
+    options["memory_limit_bytes"] = *limit;
+  return cantFail(parseTransformOptions(formatv("{0}", json::Value(std::move(options))).str()));
+}
+
+// Tests that a program whose loops would gain is compiled in several ways, that the caller gets the fastest one with
+// its own options, and that the report says which flags it has.
+TEST_F(PjrtCompile, PipelinesLoops) {
+  const std::string scan = test::readInput("small-scan.pb");
+  behaviour.pipelined = test::readInput("small-scan-pipelined.pb");
+  setTransformOptions(pipelining());
+  TransformResult plain = transformModule(scan, pipelining()),
+                  fast = transformModule(behaviour.pipelined, pipelining());
+  ASSERT_LT(fast.makespan, plain.makespan);
+  for (auto run : {compile, compileForClient}) {
+    behaviour.formats.clear();
+    Executable executable = run(scan);
+    EXPECT_TRUE(executable.module == fast.module);
+    EXPECT_FALSE(hasFlags(executable.options));
+    EXPECT_EQ(behaviour.formats, (Formats{"mlir", "mlir", "mlir", "hlo"}));
+    json::Object report = takeReport();
+    EXPECT_EQ(report.getArray("xla_flags")->size(), 3u);
+    EXPECT_EQ(report.getInteger("makespan_without_flags_ns"), plain.makespan);
+    EXPECT_EQ(report.getObject("makespan_ns")->getInteger("after"), fast.makespan);
+    EXPECT_EQ(report.getBoolean("changed"), true);
+    EXPECT_EQ(report.getBoolean("donations_kept"), true);
+  }
+}
+
+// Tests that the program is compiled in one way if XLA does not know the flags, if no loop would gain, and if nobody
+// asks for it.
+TEST_F(PjrtCompile, LeavesLoopsAlone) {
+  const std::string scan = test::readInput("small-scan.pb");
+  setTransformOptions(pipelining());
+  TransformResult plain = transformModule(scan, pipelining());
+  EXPECT_TRUE(compile(scan).module == plain.module);
+  EXPECT_EQ(behaviour.formats, (Formats{"mlir", "mlir", "mlir", "hlo"}));
+  json::Object report = takeReport();
+  EXPECT_FALSE(report.get("xla_flags"));
+  EXPECT_FALSE(report.getArray("loops")->empty());
+
+  behaviour.formats.clear();
+  EXPECT_TRUE(compile(module).module == transformModule(module, pipelining()).module);
+  EXPECT_EQ(behaviour.formats, (Formats{"mlir", "hlo"}));
+  EXPECT_TRUE(takeReport().getArray("loops")->empty());
+
+  behaviour.formats.clear();
+  behaviour.pipelined = test::readInput("small-scan-pipelined.pb");
+  setTransformOptions(cantFail(parseTransformOptions(R"({"buckets": false, "effort": 2000})")));
+  EXPECT_TRUE(compile(scan).module == plain.module);
+  EXPECT_EQ(behaviour.formats, (Formats{"mlir", "hlo"}));
+  EXPECT_FALSE(takeReport().getArray("loops")->empty());
+}
+
+// Tests that the user's limit on temporaries decides among the ways, by XLA's own count, and that less memory for the
+// search comes after them.
+TEST_F(PjrtCompile, PipelinesLoopsWithinTheLimit) {
+  constexpr int64_t kLimit = 1 << 30;
+  const std::string scan = test::readInput("small-scan.pb");
+  behaviour.pipelined = test::readInput("small-scan-pipelined.pb");
+  setTransformOptions(pipelining(kLimit));
+  TransformResult plain = transformModule(scan, pipelining(kLimit));
+  for (auto run : {compile, compileForClient}) {
+    behaviour.formats.clear();
+    // Both ways with flags need too much.
+    behaviour.temporaries = {kLimit + 2, kLimit + 1, kLimit};
+    EXPECT_TRUE(run(scan).module == plain.module);
+    EXPECT_EQ(behaviour.formats, (Formats{"mlir", "mlir", "mlir", "hlo", "hlo", "hlo"}));
+    json::Object report = takeReport();
+    EXPECT_FALSE(report.get("xla_flags"));
+    EXPECT_EQ(temporariesIn(report), json::Array({kLimit}));
+    // All of them do.
+    behaviour.formats.clear();
+    behaviour.temporaries = {kLimit + 2, kLimit + 2, kLimit + 2, kLimit + 1};
+    EXPECT_TRUE(run(scan).module == scan);
+    EXPECT_EQ(behaviour.formats, (Formats{"mlir", "mlir", "mlir", "hlo", "hlo", "hlo", "mlir", "hlo", "mlir"}));
+    EXPECT_EQ(takeReport().getBoolean("changed"), false);
+  }
+}
+
+// Tests that a program keeps its own loops if the backend cannot compile the answer.
+TEST_F(PjrtCompile, PipelinedLoopsFallBack) {
+  const std::string scan = test::readInput("small-scan.pb");
+  behaviour.pipelined = test::readInput("small-scan-pipelined.pb");
+  behaviour.isBackendBroken = true;
+  setTransformOptions(pipelining());
+  EXPECT_TRUE(compile(scan).module == scan);
+  EXPECT_EQ(takeReport().getBoolean("changed"), false);
+}
+
 /// Settings with a limit that binds nowhere but in what the plugin says.
 static TransformOptions limitedTo(int64_t bytes, StringRef donation) {
   return cantFail(parseTransformOptions(
       formatv(R"({"memory_limit_bytes": {0}, "donation": "{1}", "buckets": false})", bytes, donation).str()));
-}
-
-static json::Array temporariesIn(const json::Object &report) {
-  const json::Array *found = report.getArray("temporaries_bytes");
-  return found ? *found : json::Array();
 }
 
 // Tests that a program whose temporaries are within the user's limit by XLA's own count is compiled once, that one

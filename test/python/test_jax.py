@@ -155,6 +155,7 @@ def test_each_setting_has_its_own_key_in_the_persistent_cache(tmp_path):
 
         def keys(**changes):
             given = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "effort": None, "donation": "keep"}
+            given |= {"loops": "keep"}
             given |= {"memory_limit_bytes": None, "objective": "robust", "buckets": True, "asynchronous": False}
             hook._configure(hook._options(**{**given, **changes}))
             jax.clear_caches()
@@ -168,8 +169,8 @@ def test_each_setting_has_its_own_key_in_the_persistent_cache(tmp_path):
         jax.jit(lambda x: x + 1).lower(1.0).compile()
         counts = [keys()]
         for change in ({"machine": "a100-sxm"}, {"memory_budget_ratio": 0.5}, {"effort": 7}, {"donation": "drop"},
-                       {"buckets": False}, {"asynchronous": True}, {"memory_limit_bytes": 1 << 30},
-                       {"objective": "makespan"}, {"machine": str(profile)}):
+                       {"loops": "pipeline"}, {"buckets": False}, {"asynchronous": True},
+                       {"memory_limit_bytes": 1 << 30}, {"objective": "makespan"}, {"machine": str(profile)}):
             counts.append(keys(**change))
         profile.write_text(text + " ")
         counts.append(keys(machine=str(profile)))

@@ -74,6 +74,26 @@ static void printSummary(const hlo::HloModule &module, const hlo::HloResult &res
   }
 }
 
+/// Says which loops would gain if XLA pipelined their collectives, and adds them to the report.
+static Error addLoops(StringRef scheduled, const CostModel &model, const hlo::HloOptions &options,
+                      json::Object &report) {
+  Expected<hlo::HloModule> module = hlo::readModule(scheduled);
+  if (!module)
+    return module.takeError();
+  Expected<hlo::LoopForecast> forecast = hlo::forecastLoops(*module, model, options);
+  if (!forecast)
+    return forecast.takeError();
+  for (const hlo::PipelinedLoop &loop : forecast->loops)
+    outs() << formatv(
+        "{0}: {1} collectives could run an iteration apart: {2} -> {3} an iteration, {4} in all, {5} bytes "
+        "more; XLA's flags for that are --xla_gpu_enable_pipelined_all_gather, "
+        "--xla_gpu_enable_pipelined_reduce_scatter and --xla_gpu_enable_pipelined_all_reduce\n",
+        loop.body, loop.collectives.size(), microseconds(loop.iteration), microseconds(loop.pipelined),
+        microseconds(loop.gain), loop.carried);
+  report["loops"] = hlo::describe(forecast->loops);
+  return Error::success();
+}
+
 static Error run() {
   Expected<MachineModel> profile = MachineModel::load(machine);
   if (!profile)
@@ -100,7 +120,7 @@ static Error run() {
   const CostTimes &known = result->costTimes;
   if (known.of(CostKnowledge::Measured) + known.of(CostKnowledge::Curve) > 0 || known.isMostlyUnknown())
     outs() << "costs: " << known.describe() << "\n";
-  json::Value report = hlo::describe(module, *result);
+  json::Object report = hlo::describe(module, *result);
   if (buckets || asynchronous) {
     Expected<hlo::RewrittenModule> rewritten =
         hlo::rewriteModule(module, model, options, {buckets, asynchronous}, *result);
@@ -113,9 +133,11 @@ static Error run() {
       outs() << "with the given collectives: " << toString(rewritten.takeError()) << "\n";
     }
   }
+  if (Error error = addLoops(result->module, model, options, report))
+    return createFileError(inputPath, std::move(error));
   if (!reportPath.empty()) {
     if (Error error = writeWhole(reportPath, [&](raw_ostream &os) {
-          os << formatv("{0:2}\n", report);
+          os << formatv("{0:2}\n", json::Value(std::move(report)));
           return Error::success();
         }))
       return error;

@@ -61,6 +61,7 @@ def install(
     effort: int | None = None,
     objective: str = "robust",
     donation: str = "keep",
+    loops: str = "keep",
     buckets: bool = True,
     asynchronous: bool = False,
     dump: str | None = None,
@@ -80,6 +81,10 @@ def install(
             loses least if collectives take 0.75 to 2 times as long; "regret": that alone; "makespan": that alone.
         donation: "keep" keeps the donations of a scheduled module: XLA's backend compiles it by itself. "drop" hands
             the module back to the compilation that XLA is in, which forgets them.
+        loops: "keep" compiles loops with the flags that the program has. "pipeline" lets XLA's collective pipeliner run
+            gathers one iteration ahead and reductions one behind, with and without double buffering, and takes what is
+            fastest, if loops wait for collectives and copy for more than 1 % of the time. What crosses iterations needs
+            memory.
         buckets: take the collectives apart that XLA has merged, and merge collectives anew, together with the order.
         asynchronous: make collectives asynchronous that XLA's flags made synchronous.
         dump: a folder into which the modules are written that XLA hands over.
@@ -91,7 +96,16 @@ def install(
         Error: an option is wrong, or there is no plugin for CUDA that takes transformations.
     """
     options = _options(
-        machine, memory_budget_ratio, memory_limit_bytes, effort, objective, donation, buckets, asynchronous, dump
+        machine,
+        memory_budget_ratio,
+        memory_limit_bytes,
+        effort,
+        objective,
+        donation,
+        loops,
+        buckets,
+        asynchronous,
+        dump,
     )
     if ranks not in _ranks.CHOICES or not rank_timeout > 0:
         raise Error(f"expected ranks to be one of {', '.join(_ranks.CHOICES)} and a positive rank_timeout, got "
@@ -138,8 +152,8 @@ def schedule(module: bytes, **options: Any) -> tuple[bytes, dict]:
     """Schedules a serialized HloModuleProto. Needs no jax.
 
     Args:
-        options: those of `install` but for `dump`; `donation` matters to compilations alone. `shuffle`, a seed, gives
-            a random legal order in place of a good one, for tests.
+        options: those of `install` but for `dump`; `donation` and `loops` matter to compilations alone. `shuffle`, a
+            seed, gives a random legal order in place of a good one, for tests.
 
     Returns:
         The module, which is `module` itself if it stays as it was, and the report.
@@ -149,7 +163,7 @@ def schedule(module: bytes, **options: Any) -> tuple[bytes, dict]:
 
 
 _DEFAULTS: dict[str, Any] = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "memory_limit_bytes": None}
-_DEFAULTS |= {"effort": None, "donation": "drop"}
+_DEFAULTS |= {"effort": None, "donation": "drop", "loops": "keep"}
 _DEFAULTS |= {"objective": "robust", "buckets": True, "asynchronous": False}
 
 
@@ -160,12 +174,13 @@ def _options(
     effort: int | None,
     objective: str,
     donation: str,
+    loops: str,
     buckets: bool,
     asynchronous: bool,
     dump: str | None = None,
     shuffle: int | None = None,
 ) -> str:
-    options: dict[str, Any] = {"machine": traces.machine_of(str(machine)), "donation": donation}
+    options: dict[str, Any] = {"machine": traces.machine_of(str(machine)), "donation": donation, "loops": loops}
     options |= {"objective": objective, "memory_budget_ratio": float(memory_budget_ratio)}
     options |= {"buckets": bool(buckets), "asynchronous": bool(asynchronous)}
     if memory_limit_bytes is not None:
@@ -364,6 +379,31 @@ def _collect() -> None:
         reason = report.get("not_rewritten_because")
         if reason and reason not in QUIET:
             _warn_once(f"the module {report['module']} keeps its collectives: {reason}")
+        _recommend_flags(report)
+
+
+# Loops are worth a word if pipelining them should gain more than this share of the program's time.
+WORTH_SAYING = 0.01
+
+
+def _recommend_flags(report: dict) -> None:
+    """Says what XLA's pipeliner should gain in loops, if it is much and nobody has asked for it, and what keeps gathers
+    of loops from it."""
+    loops = report.get("loops", [])
+    gain = sum(loop["gain_ns"] for loop in loops)
+    step = report.get("makespan_ns", {}).get("after", 0)
+    if gain > WORTH_SAYING * step and json.loads(_current or "{}").get("loops") != "pipeline":
+        carried = max(loop["carried_bytes"] for loop in loops)
+        _warn_once(
+            f"the module {report['module']} should take {100 * gain / step:.1f} % less time ({gain / 1e6:.2f} of "
+            f"{step / 1e6:.2f} ms) if XLA pipelined its loops, for about {carried / 2**20:.0f} MiB more: try "
+            'loops="pipeline"'
+        )
+    if barred := sum(len(loop["behind_barriers"]) for loop in loops):
+        _warn_once(
+            f"a barrier keeps {barred} gathers in the loops of the module {report['module']} from running ahead; it is "
+            "jax.checkpoint's, prevent_cse=False leaves it out, and a scan does not need it"
+        )
 
 
 # What XLA says if it has to assemble a kernel and finds no PTX compiler. It then lists all places where it looked.

@@ -29,8 +29,12 @@ namespace {
 
 /// CompileOptionsProto of xla/pjrt/proto/compile_options.proto, and ExecutableBuildOptionsProto in it.
 namespace options_field {
-enum : uint32_t { kArgumentLayouts = 1, kBuildOptions = 3 };
+enum : uint32_t { kArgumentLayouts = 1, kBuildOptions = 3, kOverrides = 7 };
 } // namespace options_field
+/// An entry of the map from flags to values, and a value that is true or false.
+namespace override_field {
+enum : uint32_t { kFlag = 1, kValue = 2, kBoolean = 2 };
+} // namespace override_field
 namespace build_field {
 enum : uint32_t { kResultLayout = 2, kRunBackendOnly = 11 };
 } // namespace build_field
@@ -156,10 +160,56 @@ std::string compileBackend(Arguments &arguments, PjrtFunction original, std::str
   return lost;
 }
 
+/// Runs XLA's passes once for each way to compile loops. The callback ends every one of these compilations, with an
+/// answer. A way that this version of XLA does not know has none.
+template <typename Arguments>
+void tryLoops(const Arguments &arguments, PjrtFunction original, PjrtCompilation &compilation) {
+  compilation.mayPipeline = false;
+  StringRef given(arguments.options.data, arguments.options.size);
+  for (auto [way, flags] : enumerate(loopFlags())) {
+    compilation.way = static_cast<int32_t>(way);
+    std::string options = withFlags(given, flags);
+    Arguments again = arguments;
+    again.structSize = sizeof(Arguments);
+    again.options = {options.data(), options.size()};
+    again.executable = nullptr;
+    if (void *error = original(&again))
+      destroy(kErrorDestroy, error);
+    else
+      destroy(destroyerOf(arguments), again.executable);
+  }
+}
+
+/// Makes the fastest answer that is left the module that the backend compiles.
+void takeFastest(PjrtCompilation &compilation) {
+  auto fastest = min_element(compilation.answers, [](const LoopAnswer &a, const LoopAnswer &b) {
+    return std::tuple(a.makespan, a.way) < std::tuple(b.makespan, b.way);
+  });
+  compilation.module = std::move(fastest->module);
+  compilation.report = std::move(fastest->report);
+  compilation.answers.erase(fastest);
+}
+
+/// Compiles the module of a compilation that has been ended. If that fails, the program stays as it is, with the
+/// reason. Returns XLA's error.
+template <typename Arguments>
+void *compileDecided(Arguments &arguments, PjrtFunction original, PjrtCompilation &compilation) {
+  std::string lost = compileBackend(arguments, original, compilation.module);
+  if (lost.empty())
+    return nullptr;
+  compilation.keepReason = "XLA's backend could not compile it by itself: " + lost;
+  return original(&arguments);
+}
+
 /// Compiles a program, and its scheduled module by the backend if the callback asks for that. Returns XLA's error.
 template <typename Arguments>
 void *compileOnce(Arguments &arguments, PjrtFunction original, PjrtCompilation &compilation) {
   void *error = original(&arguments);
+  if (!compilation.answers.empty()) {
+    if (error)
+      tryLoops(arguments, original, compilation);
+    takeFastest(compilation);
+  }
   if (compilation.module.empty())
     return error;
   compilation.isDecided = true;
@@ -168,11 +218,7 @@ void *compileOnce(Arguments &arguments, PjrtFunction original, PjrtCompilation &
     return nullptr;
   }
   destroy(kErrorDestroy, error);
-  std::string lost = compileBackend(arguments, original, compilation.module);
-  if (lost.empty())
-    return nullptr;
-  compilation.keepReason = "XLA's backend could not compile it with its donations: " + lost;
-  return original(&arguments);
+  return compileDecided(arguments, original, compilation);
 }
 
 std::string describeExcess(const PjrtCompilation &compilation) {
@@ -189,6 +235,14 @@ void *keepLimit(Arguments &arguments, PjrtFunction original, PjrtCompilation &co
     std::optional<int64_t> needed = temporariesOf(arguments);
     if (!needed)
       return nullptr;
+    if (*needed > *compilation.limit && !compilation.answers.empty()) {
+      // Another way to compile the loops may need less.
+      destroy(destroyerOf(arguments), std::exchange(arguments.executable, nullptr));
+      takeFastest(compilation);
+      if (void *error = compileDecided(arguments, original, compilation))
+        return error;
+      continue;
+    }
     compilation.temporaries.push_back(*needed);
     if (*needed <= *compilation.limit)
       return nullptr;
@@ -199,6 +253,7 @@ void *keepLimit(Arguments &arguments, PjrtFunction original, PjrtCompilation &co
       return original(&arguments);
     }
     PjrtCompilation again;
+    again.mayPipeline = false;
     again.temporaries = compilation.temporaries;
     again.squeezePpm = squeezeFor(*needed - *compilation.limit, *compilation.limit);
     compilation = std::move(again);
@@ -268,6 +323,28 @@ bool commsched::hlo::wrapCompilations(PjrtApi *api, CompilationSink sink) {
   exchange(api->functions[kClientCompile], wrappedClientCompile);
   exchange(api->functions[kCompile], wrappedCompile);
   return true;
+}
+
+ArrayRef<std::vector<StringRef>> commsched::hlo::loopFlags() {
+  constexpr StringLiteral kGathers = "xla_gpu_enable_pipelined_all_gather";
+  constexpr StringLiteral kScatters = "xla_gpu_enable_pipelined_reduce_scatter";
+  constexpr StringLiteral kReductions = "xla_gpu_enable_pipelined_all_reduce";
+  constexpr StringLiteral kDoubling = "xla_gpu_enable_while_loop_double_buffering";
+  static const std::vector<StringRef> ways[] = {{kGathers, kScatters, kReductions},
+                                                {kGathers, kScatters, kReductions, kDoubling}};
+  return ways;
+}
+
+std::string commsched::hlo::withFlags(StringRef options, ArrayRef<StringRef> flags) {
+  std::string result = options.str();
+  for (StringRef flag : flags) {
+    std::string value, entry;
+    writeInteger(override_field::kBoolean, 1, value);
+    writeBytes(override_field::kFlag, flag, entry);
+    writeBytes(override_field::kValue, value, entry);
+    writeBytes(options_field::kOverrides, entry, result);
+  }
+  return result;
 }
 
 std::string commsched::hlo::backendOptions(StringRef options, StringRef module) {

@@ -15,11 +15,15 @@
 // The wrapper also sees how many bytes of temporaries XLA needs for the order that it got. If the user set a limit and
 // they are above it, the program is compiled once more with a smaller limit on the search, and then in XLA's own order.
 //
+// If the loops of a program would gain by pipelining, and the user wants that, the callback ends the compilation, too.
+// The wrapper then runs XLA's passes again, once for each way to pipeline, and the backend compiles the fastest answer.
+//
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_FRONTENDS_HLO_PJRT_PJRTCOMPILE_H
 #define COMMSCHED_LIB_FRONTENDS_HLO_PJRT_PJRTCOMPILE_H
 
 #include "PjrtApi.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/JSON.h"
 #include <optional>
@@ -27,6 +31,16 @@
 #include <vector>
 
 namespace commsched::hlo {
+
+/// What the callback made of a program whose loops XLA compiles in several ways.
+struct LoopAnswer {
+  /// Index into loopFlags(), or -1: the flags of the caller.
+  int32_t way = -1;
+  std::string module;
+  llvm::json::Object report;
+  /// One run of the program, ns.
+  int64_t makespan = 0;
+};
 
 /// A compilation that a thread is in.
 struct PjrtCompilation {
@@ -40,6 +54,12 @@ struct PjrtCompilation {
   std::optional<int64_t> limit;
   /// Reduction of the search's limits below the user's, in millionths.
   int64_t squeezePpm = 0;
+  /// False once the ways to compile loops have been tried.
+  bool mayPipeline = true;
+  /// The way in which XLA compiles loops now, as LoopAnswer::way.
+  int32_t way = -1;
+  /// The answers that the callback has ended compilations for; the wrapper chooses.
+  std::vector<LoopAnswer> answers;
   /// Bytes of temporaries that XLA needed for the orders that were tried.
   std::vector<int64_t> temporaries;
   /// The reason why the program has XLA's own order after all; empty if it has another one.
@@ -58,6 +78,12 @@ bool canWrap(const PjrtApi *api);
 /// Wraps the compilations of a plugin for the rest of the process. Returns true if they are wrapped: those of one
 /// plugin per process are, if canWrap().
 bool wrapCompilations(PjrtApi *api, CompilationSink sink);
+
+/// XLA's flags for each way to pipeline the collectives of loops.
+llvm::ArrayRef<std::vector<llvm::StringRef>> loopFlags();
+
+/// `options`, a CompileOptionsProto, with these flags set to true. O(size).
+std::string withFlags(llvm::StringRef options, llvm::ArrayRef<llvm::StringRef> flags);
 
 /// The options with which the backend compiles `module`: `options`, a CompileOptionsProto, with `run_backend_only` and
 /// the layouts of the module's parameters and results, which XLA would otherwise take to be the default ones. O(size).

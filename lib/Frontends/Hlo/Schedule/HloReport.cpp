@@ -78,6 +78,26 @@ json::Object commsched::hlo::describe(const HloModule &module, const HloResult &
                       {"computations", std::move(computations)}};
 }
 
+json::Array commsched::hlo::describe(ArrayRef<PipelinedLoop> loops) {
+  json::Array list;
+  for (const PipelinedLoop &loop : loops) {
+    json::Array names, barred;
+    for (StringRef name : loop.collectives)
+      names.push_back(json::fixUTF8(name));
+    for (StringRef name : loop.barred)
+      barred.push_back(json::fixUTF8(name));
+    list.push_back(json::Object{{"body", json::fixUTF8(loop.body)},
+                                {"collectives", std::move(names)},
+                                {"behind_barriers", std::move(barred)},
+                                {"iterations", loop.runs},
+                                {"iteration_ns", json::Object{{"now", loop.iteration}, {"pipelined", loop.pipelined}}},
+                                {"copies_ns", loop.copies},
+                                {"gain_ns", loop.gain},
+                                {"carried_bytes", loop.carried}});
+  }
+  return list;
+}
+
 std::string commsched::hlo::signatureOf(const HloModule &module, const HloResult &result) {
   // Names and orders, and nothing that may differ between processes.
   std::string text;

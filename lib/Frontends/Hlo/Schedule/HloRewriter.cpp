@@ -71,25 +71,30 @@ static Expected<std::string> checkAgain(const HloModule &module, const CostModel
 /// Searches `split`, which was made of `module`, for an answer for whose temporaries XLA has room. Fails if there is
 /// none that is faster than `plain`. Sets `written` to the answer's module as it is read again.
 static Expected<HloResult> searchSplit(const HloModule &module, const HloModule &split, const CostModel &model,
-                                       HloOptions options, const HloResult &plain, HloModule &written) {
+                                       const HloOptions &options, const HloResult &plain, HloModule &written) {
   const TemporariesLimit temporaries(module, options);
-  for (int32_t search = 0; search < kMaxTemporariesSearches; ++search) {
-    Expected<HloResult> answer = scheduleModule(split, model, options);
+  HloResult result;
+  bool wasFaster = false;
+  Expected<bool> fits = searchWithinTemporaries(options, [&](const HloOptions &own) -> Expected<TemporariesOutcome> {
+    Expected<HloResult> answer = scheduleModule(split, model, own);
     if (!answer)
       return answer.takeError();
-    if (answer->entry().makespanAfter >= plain.entry().makespanAfter)
-      return createStringError("other collectives are not faster");
-    Expected<HloModule> read = readModule(answer->module);
+    result = std::move(*answer);
+    if (result.entry().makespanAfter >= plain.entry().makespanAfter)
+      return TemporariesOutcome();
+    wasFaster = true;
+    Expected<HloModule> read = readModule(result.module);
     if (!read)
       return read.takeError();
-    int64_t excess = temporaries.excessPpm(*read);
-    if (excess == 0) {
-      written = std::move(*read);
-      return answer;
-    }
-    options.squeezePpm = std::min<int64_t>(options.squeezePpm + excess + kSqueezeStepPpm, kMillion);
-  }
-  return createStringError("XLA would need more memory for temporaries with other collectives");
+    written = std::move(*read);
+    return TemporariesOutcome{true, temporaries.excessPpm(written)};
+  });
+  if (!fits)
+    return fits.takeError();
+  if (*fits)
+    return std::move(result);
+  return createStringError(wasFaster ? "XLA would need more memory for temporaries with other collectives"
+                                     : "other collectives are not faster");
 }
 
 Expected<RewrittenModule> commsched::hlo::rewriteModule(const HloModule &module, const CostModel &model,

@@ -23,6 +23,7 @@
 #include "Hlo/Write/HloWriter.h"
 #include "Hlo/Write/RewriteCollectives.h"
 #include "HloTemporaries.h"
+#include "LoopPipelining.h"
 #include "llvm/ADT/STLExtras.h"
 #include <random>
 
@@ -36,9 +37,12 @@ class ModuleScheduler {
 public:
   ModuleScheduler(const HloModule &module, const CostModel &model, const HloOptions &options)
       : module(module), costs(module, model, &options.times), options(options), carried(module.computations.size()),
-        callees(module.computations.size()), mergeKeys(module.computations.size()) {}
+        callees(module.computations.size()), mergeKeys(module.computations.size()), counts(countRuns(module)) {}
 
   Error run(HloResult &result);
+
+  /// Where to write what is found out about loops; null if nobody asks.
+  LoopForecast *forecast = nullptr;
 
 private:
   std::vector<bool> findRunning() const;
@@ -50,6 +54,7 @@ private:
   Schedule search(const LoadedComputation &loaded, Bytes limit) const;
   Error explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
                       ComputationResult &result);
+  void forecastLoop(const HloGraph &graph, const LoadedComputation &loaded, const ComputationResult &result);
 
   const HloModule &module;
   HloCosts costs;
@@ -60,6 +65,7 @@ private:
   /// Indexed by computation: what may be merged, with its keys by start.
   std::vector<std::vector<CollectivePair>> pairs;
   std::vector<MergeKeys> mergeKeys;
+  std::vector<RunCount> counts;
   /// The new orders, with buckets.
   std::vector<MergedOrder> merged;
 };
@@ -242,6 +248,46 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
   return explainStarts(graph, loaded, schedule, result);
 }
 
+/// Effort of the search for the steady state of a loop: its time is a forecast.
+static constexpr int64_t kPipeliningEffort = 100'000;
+
+void ModuleScheduler::forecastLoop(const HloGraph &graph, const LoadedComputation &loaded,
+                                   const ComputationResult &result) {
+  const RunCount &count = counts[result.computation];
+  if (count.runs <= count.entries)
+    return;
+  Pipelining pipelining = findPipelining(graph, loaded.problem);
+  PipelinedLoop loop;
+  for (NodeId copy : pipelining.copies)
+    loop.copies += loaded.problem.nodes[copy].cost;
+  Ns idle = result.exposedAfter - loaded.exposedInCallees + loop.copies;
+  forecast->idle = saturateAmount(static_cast<Wide>(idle) * count.runs + forecast->idle);
+  if (pipelining.empty() || idle == 0)
+    return;
+  Problem body = pipelinedBody(loaded.problem, pipelining, loop.carried);
+  ScheduleOptions search;
+  search.memory.limit = saturateAmount(static_cast<Wide>(result.limit) + loop.carried);
+  search.effort = kPipeliningEffort;
+  Schedule schedule = commsched::schedule(body, search);
+  if (!schedule.defect.empty())
+    return;
+  // The collectives of the first iteration come before the loop, and those of the last one after it.
+  Wide outside = 0;
+  for (NodeId start : concat<const NodeId>(pipelining.ahead, pipelining.behind)) {
+    outside += loaded.problem.nodes[start].cost;
+    loop.collectives.push_back(graph.instructionOf(start).name.str());
+  }
+  for (NodeId start : pipelining.barred)
+    loop.barred.push_back(graph.instructionOf(start).name.str());
+  loop.body = graph.computation().name.str();
+  loop.runs = count.runs;
+  loop.iteration = result.makespanAfter;
+  loop.pipelined = schedule.makespan;
+  loop.gain = saturateAmount(static_cast<Wide>(loop.iteration - loop.pipelined) * count.runs - outside * count.entries);
+  if (loop.gain > 0)
+    forecast->loops.push_back(std::move(loop));
+}
+
 Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   const HloComputation &computation = module.computations[index];
   if (computation.sequence.empty())
@@ -286,6 +332,8 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
     return after.takeError();
   if (Error error = solve(graph, *after, result))
     return std::move(error);
+  if (forecast)
+    forecastLoop(graph, *after, result);
 
   callees[index] = before->work;
   callees[index].before = result.makespanBefore;
@@ -367,16 +415,34 @@ Expected<HloResult> commsched::hlo::scheduleModule(const HloModule &module, cons
   if (options.measureOnly || options.shuffle || options.buckets)
     return scheduleOnce(module, model, options);
   const TemporariesLimit temporaries(module, options);
+  HloResult result;
+  Expected<bool> fits = searchWithinTemporaries(options, [&](const HloOptions &own) -> Expected<TemporariesOutcome> {
+    Expected<HloResult> answer = scheduleOnce(module, model, own);
+    if (!answer)
+      return answer.takeError();
+    result = std::move(*answer);
+    if (!result.isChanged)
+      return TemporariesOutcome();
+    return TemporariesOutcome{true, temporaries.excessPpm(module, sequencesOf(module, result))};
+  });
+  if (!fits)
+    return fits.takeError();
+  if (*fits || !result.isChanged)
+    return std::move(result);
   HloOptions own = options;
-  for (int32_t search = 0; search < kMaxTemporariesSearches; ++search) {
-    Expected<HloResult> result = scheduleOnce(module, model, own);
-    if (!result || !result->isChanged)
-      return result;
-    int64_t excess = temporaries.excessPpm(module, sequencesOf(module, *result));
-    if (excess == 0)
-      return result;
-    own.squeezePpm = std::min<int64_t>(own.squeezePpm + excess + kSqueezeStepPpm, kMillion);
-  }
   own.keepReason = "XLA would need more memory for the temporaries of a faster order";
   return scheduleOnce(module, model, own);
+}
+
+Expected<LoopForecast> commsched::hlo::forecastLoops(const HloModule &module, const CostModel &model,
+                                                     const HloOptions &options) {
+  HloOptions measure = options;
+  measure.measureOnly = true;
+  LoopForecast forecast;
+  ModuleScheduler scheduler(module, model, measure);
+  scheduler.forecast = &forecast;
+  HloResult measured;
+  if (Error error = scheduler.run(measured))
+    return std::move(error);
+  return std::move(forecast);
 }

@@ -15,6 +15,7 @@
 #define COMMSCHED_LIB_FRONTENDS_HLO_SCHEDULE_HLOTEMPORARIES_H
 
 #include "CommSched/Frontends/Hlo/Schedule/HloScheduler.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include <optional>
 
 namespace commsched::hlo {
@@ -44,11 +45,23 @@ private:
   std::optional<Bytes> limit;
 };
 
-/// Limit on the number of searches, each under a lower limit on live bytes than the one before.
-inline constexpr int32_t kMaxTemporariesSearches = 2;
 /// Reduction of the next limit beyond the excess, in millionths. In the programs of
 /// benchmarks/jax_overlap.py, lower steps give orders with the same holes, and 2 % cost no time.
 inline constexpr int64_t kSqueezeStepPpm = 20'000;
+
+/// What a search came to: an answer that is taken, one whose temporaries are too many by `excessPpm`, or none that is
+/// faster.
+struct TemporariesOutcome {
+  bool isFaster = false;
+  /// See TemporariesLimit::excessPpm().
+  int64_t excessPpm = 0;
+};
+
+/// Calls `search` until XLA has room for its answer: with the options as they are, with less live memory, and both once
+/// more with a short search, whose answers leave other holes. Returns whether one was taken. Fails if a search does.
+llvm::Expected<bool>
+searchWithinTemporaries(const HloOptions &options,
+                        llvm::function_ref<llvm::Expected<TemporariesOutcome>(const HloOptions &)> search);
 
 /// Reduction of the limits of a search after one whose answer was `excess` bytes above `limit`, in millionths.
 inline int64_t squeezeFor(Bytes excess, Bytes limit) {

@@ -29,20 +29,31 @@ enum class Donation : uint8_t {
   Drop,
 };
 
+/// The treatment of loops.
+enum class Loops : uint8_t {
+  /// As XLA compiles them with the flags of the user.
+  Keep,
+  /// If they wait and copy for more than 1 % of the time, also with XLA's collective pipeliner, with and without double
+  /// buffering, whatever is
+  /// fastest. XLA's passes then run three times, and its backend once.
+  Pipeline,
+};
+
 /// The settings of the callback.
 struct TransformOptions {
   std::shared_ptr<const CostModel> model;
   HloOptions schedule;
   Donation donation = Donation::Keep;
+  Loops loops = Loops::Keep;
   RewriteOptions rewrite;
   /// If not empty: a folder into which the callback writes the modules that XLA hands over, as NAME.NUMBER.pb.
   std::string dump;
 };
 
 /// Reads settings from JSON: {"machine", "memory_budget_ratio", "memory_limit_bytes", "effort", "donation": "keep" or
-/// "drop", "buckets", "asynchronous", "dump", "shuffle": a seed, "measure": {NAME: ns}}, all of them optional. With
-/// "measure", the module keeps its order and its collectives, and the report says what it takes if the named
-/// instructions take these times. Fails, in one line, if a setting is unknown or out of range.
+/// "drop", "loops": "keep" or "pipeline", "buckets", "asynchronous", "dump", "shuffle": a seed, "measure": {NAME: ns}},
+/// all of them optional. With "measure", the module keeps its order and its collectives, and the report says what it
+/// takes if the named instructions take these times. Fails, in one line, if a setting is unknown or out of range.
 llvm::Expected<TransformOptions> parseTransformOptions(llvm::StringRef json);
 
 /// Schedules a module as the callback does, whether or not parameters are donated. The report is a JSON object:
@@ -53,8 +64,13 @@ struct TransformResult {
   llvm::json::Object report;
   /// Bytes of the results that are in memory of donated parameters.
   Bytes donated = 0;
+  /// One run of the module as it is now, ns, and LoopForecast::idle.
+  Ns makespan = 0, idleInLoops = 0;
 };
 TransformResult transformModule(llvm::StringRef bytes, const TransformOptions &options);
+
+/// The report of a module that stays as it was.
+llvm::json::Object keptReport(llvm::StringRef name, const llvm::Twine &reason);
 
 /// Registers the callback with a plugin for the rest of the process; a second call with the same plugin does nothing.
 /// `api` is its `const PJRT_Api *`. Wraps the plugin's compilations too, where that can be done: Donation::Keep needs

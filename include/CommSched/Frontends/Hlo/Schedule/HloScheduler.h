@@ -108,6 +108,41 @@ llvm::Expected<HloResult> scheduleModule(const HloModule &module, const CostMode
 /// The result as a JSON object for reports: times in ns, sizes in bytes.
 llvm::json::Object describe(const HloModule &module, const HloResult &result);
 
+/// The worth of collectives that run an iteration apart from their neighbours in the body of a loop, which XLA's
+/// pipeliner can do before it schedules (gathers one iteration ahead, reductions one behind), and of bodies that are
+/// doubled, which need no copies between iterations.
+struct PipelinedLoop {
+  /// The name of the body, and those of the starts.
+  std::string body;
+  std::vector<std::string> collectives;
+  /// The names of the starts of further gathers, which only a barrier keeps in their iteration.
+  std::vector<std::string> barred;
+  /// How often the program runs the body.
+  int64_t runs = 0;
+  /// One iteration in the order of the module, and in the steady state, ns.
+  Ns iteration = 0, pipelined = 0;
+  /// The part of an iteration that copies for the next one take, ns: none if the body is doubled.
+  Ns copies = 0;
+  /// What the program gains, less the collectives in front of the loop and behind it, ns; positive.
+  Ns gain = 0;
+  /// Results and operands that cross iterations.
+  Bytes carried = 0;
+};
+
+/// The loops of a scheduled module.
+struct LoopForecast {
+  /// Those that would gain if they were pipelined, callees first. The times are forecasts of a short search.
+  std::vector<PipelinedLoop> loops;
+  /// Time of one run of the program that its loops wait for collectives or copy, ns: what pipelining may change.
+  Ns idle = 0;
+};
+
+/// Fails, in one line, if the module is not understood.
+llvm::Expected<LoopForecast> forecastLoops(const HloModule &module, const CostModel &model, const HloOptions &options);
+
+/// The loops as a JSON array for reports.
+llvm::json::Array describe(llvm::ArrayRef<PipelinedLoop> loops);
+
 /// A hash of the module's orders, in hexadecimal digits. Ranks whose signatures differ run different schedules.
 std::string signatureOf(const HloModule &module, const HloResult &result);
 
