@@ -74,7 +74,7 @@ def run(name: str, machine: str, buckets: bool, donates: bool) -> dict:
     own = compile_once(name, donates)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*(pipelined its loops|prevent_cse=False)")
+        warnings.filterwarnings("ignore", message=".*(try loops=|prevent_cse=False)")
         with tempfile.TemporaryDirectory() as dump:
             with commsched.jax.enabled(machine=machine, buckets=buckets, ranks="off", dump=dump):
                 ours = compile_once(name, donates)

@@ -84,6 +84,6 @@ for command in scripts/demo.sh scripts/test.sh; do
   inside "$command" || { result=FAILED && status=1; }
   results+=("$(printf '%-20s %-6s %5d s' "$command" "$result" $((SECONDS - start)))")
 done
-say "on a bare Debian, at $(git rev-parse --short HEAD):"
+say "on a bare Debian, at $(git -C "$folder/commsched" rev-parse --short HEAD):"
 printf '%s\n' "${results[@]}"
 exit "$status"

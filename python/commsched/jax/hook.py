@@ -382,22 +382,21 @@ def _collect() -> None:
         _recommend_flags(report)
 
 
-# Loops are worth a word if pipelining them should gain more than this share of the program's time.
-WORTH_SAYING = 0.01
+# Loops are worth a word if they wait and copy for more than this share of the program's time.
+WORTH_SAYING = 0.02
 
 
 def _recommend_flags(report: dict) -> None:
-    """Says what XLA's pipeliner should gain in loops, if it is much and nobody has asked for it, and what keeps gathers
-    of loops from it."""
-    loops = report.get("loops", [])
-    gain = sum(loop["gain_ns"] for loop in loops)
+    """Says what loops lose at the borders of their iterations, if it is much and nobody has asked to pipeline them, and
+    what keeps gathers of loops from it."""
+    loops, idle = report.get("loops", []), report.get("idle_in_loops_ns", 0)
     step = report.get("makespan_ns", {}).get("after", 0)
-    if gain > WORTH_SAYING * step and json.loads(_current or "{}").get("loops") != "pipeline":
-        carried = max(loop["carried_bytes"] for loop in loops)
+    if idle > WORTH_SAYING * step and json.loads(_current or "{}").get("loops") != "pipeline":
+        gain = sum(loop["gain_ns"] for loop in loops)
+        forecast = f"; that should save about {gain / 1e6:.2f} ms" if gain else ""
         _warn_once(
-            f"the module {report['module']} should take {100 * gain / step:.1f} % less time ({gain / 1e6:.2f} of "
-            f"{step / 1e6:.2f} ms) if XLA pipelined its loops, for about {carried / 2**20:.0f} MiB more: try "
-            'loops="pipeline"'
+            f"the loops of the module {report['module']} wait for collectives and copy for {idle / 1e6:.2f} of "
+            f'{step / 1e6:.2f} ms: try loops="pipeline"{forecast}'
         )
     if barred := sum(len(loop["behind_barriers"]) for loop in loops):
         _warn_once(

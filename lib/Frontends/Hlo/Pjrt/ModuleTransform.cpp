@@ -204,6 +204,7 @@ static Error addLoops(const HloModule &given, const TransformOptions &options, T
   if (!forecast)
     return forecast.takeError();
   result.idleInLoops = forecast->idle;
+  result.report["idle_in_loops_ns"] = forecast->idle;
   result.report["loops"] = describe(forecast->loops);
   return Error::success();
 }
