@@ -1,14 +1,17 @@
 // Tests what --comm-explain says of single collectives: by name, by position, of a merged one, and of names that do not exist.
 // RUN: comm-opt %s --reorder-comm-overlap=bucketing=false --comm-explain=@sum -o /dev/null 2>&1 | FileCheck %s --check-prefix=SUM
 // RUN: comm-opt %s --reorder-comm-overlap="explain=sum bucketing=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=SUM
-// RUN: comm-opt %s --reorder-comm-overlap --comm-explain=explain.mlir:59 -o /dev/null 2>&1 | FileCheck %s --check-prefix=LINE
-// RUN: comm-opt %s --reorder-comm-overlap --comm-explain=Tools/explain.mlir:59:8 -o /dev/null 2>&1 | FileCheck %s --check-prefix=LINE
+// RUN: comm-opt %s --reorder-comm-overlap --comm-explain=explain.mlir:62 -o /dev/null 2>&1 | FileCheck %s --check-prefix=LINE
+// RUN: comm-opt %s --reorder-comm-overlap --comm-explain=Tools/explain.mlir:62:8 -o /dev/null 2>&1 | FileCheck %s --check-prefix=LINE
 // RUN: comm-opt %s --reorder-comm-overlap --comm-explain=second -o /dev/null 2>&1 | FileCheck %s --check-prefix=MERGED
 // RUN: comm-opt %s --comm-explain=behind -o /dev/null 2>&1 | FileCheck %s --check-prefix=GIVEN
 // RUN: not comm-opt %s --reorder-comm-overlap --comm-explain=behnd -o /dev/null 2>&1 | FileCheck %s --check-prefix=NEAR
 // RUN: not comm-opt %s --reorder-comm-overlap --comm-explain=nothing_like_it -o /dev/null 2>&1 | FileCheck %s --check-prefix=FAR
+// RUN: not comm-opt %s --reorder-comm-overlap --comm-explain= -o /dev/null 2>&1 | FileCheck %s --check-prefix=EMPTY
 // RUN: echo "module {}" | not comm-opt - --reorder-comm-overlap --comm-explain=sum -o /dev/null 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not comm-opt %s --pass-pipeline="func.func(comm-schedule)" --comm-explain=sum -o /dev/null 2>&1 | FileCheck %s --check-prefix=ROOT
+
+// EMPTY: --comm-explain: expected a value behind '='
 
 comm.group @dp #comm.iota<[1, 8]>
 
@@ -48,7 +51,7 @@ func.func @queue(%a: tensor<8xf32>, %b: tensor<8xf32>, %x: tensor<64xf32>) -> (t
   return %p, %q, %w : tensor<64xf32>, tensor<64xf32>, tensor<64xf32>
 }
 
-// LINE-LABEL: explain.mlir:59:8 in place: all_gather
+// LINE-LABEL: explain.mlir:62:8 in place: all_gather
 // LINE: needed
 func.func @place(%a: tensor<8xf32>) -> tensor<64xf32> {
   // The next line is the one that is asked for.
@@ -74,6 +77,6 @@ func.func @merge(%a: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<64xf32>, tenso
 }
 
 // NEAR: error: no collective is called 'behnd' in the result; did you mean 'behind'?
-// FAR: error: no collective is called 'nothing_like_it' in the result; the names are {{.*}}explain.mlir:59:8, behind, first, front, second, sum
+// FAR: error: no collective is called 'nothing_like_it' in the result; the names are {{.*}}explain.mlir:62:8, behind, first, front, second, sum
 // NONE: error: no collective is called 'sum' in the result; there are no collectives
 // ROOT: error: --comm-report, --comm-timeline, --comm-explain, --comm-search-log and --comm-pareto measure modules; expected a 'builtin.module', got a 'func.func'

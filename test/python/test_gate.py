@@ -65,6 +65,24 @@ def test_an_element_of_a_list_flies_until_its_own_wait(world):
     assert "reads until its wait" in race
 
 
+def test_operands_that_are_reduced_in_place_together_are_not_one_memory(world):
+    def f(x, y):
+        first = c10d.wait_tensor(c10d.all_gather_into_tensor(x, 2, world))
+        second = c10d.wait_tensor(c10d.all_gather_into_tensor(y, 2, world))
+        one, two = c10d.all_reduce_coalesced_([first, second], "sum", world)
+        return c10d.wait_tensor(one), c10d.wait_tensor(two)
+
+    graph = trace(f, (4, 4), (4, 4)).graph
+    starts, waits = nodes(graph, c10d.all_gather_into_tensor.default), nodes(graph, c10d.wait_tensor.default)
+    starts[0].append(starts[1])  # Both are in flight.
+    assert gate.races_of_graph(graph) == []
+    # The second result is the memory of the second operand: nobody may write that before its wait.
+    _, last = waits[2:]
+    with graph.inserting_before(last):
+        graph.call_function(aten.add_.Tensor, (waits[1], 1))
+    assert len(gate.races_of_graph(graph)) == 1
+
+
 @pytest.mark.parametrize("returned", [False, True])
 def test_an_argument_whose_sum_is_returned_is_not_reduced_in_place(world, returned):
     def f(x):

@@ -101,15 +101,19 @@ static bool isEndOfName(StringRef rest) {
 }
 
 commsched::ReportFlags::ReportFlags(int argc, char **argv) {
+  const std::pair<StringRef, std::string &> flags[] = {
+      {"comm-machine", machine},        {"comm-report-file", reportFile},   {"comm-timeline", timelineFile},
+      {"comm-pareto-file", paretoFile}, {"comm-search-log", searchLogFile}, {"comm-certificate", certificateFile},
+      {"comm-scenarios", scenarios},    {"comm-explain", explained}};
   for (char *argument : make_range(argv, argv + argc)) {
-    if (matchFlag(argument, "comm-machine", machine) || matchFlag(argument, "comm-report-file", reportFile) ||
-        matchFlag(argument, "comm-timeline", timelineFile) || matchFlag(argument, "comm-pareto-file", paretoFile) ||
-        matchFlag(argument, "comm-search-log", searchLogFile) ||
-        matchFlag(argument, "comm-certificate", certificateFile) || matchFlag(argument, "comm-scenarios", scenarios) ||
-        matchFlag(argument, "comm-explain", explained) || matchShortFlag(argument, "comm-report", reportFile) ||
-        matchShortFlag(argument, "comm-pareto", paretoFile))
+    const auto *flag = find_if(flags, [&](const auto &one) { return matchFlag(argument, one.first, one.second); });
+    if (flag != std::end(flags)) {
+      if (flag->second.empty())
+        withoutValue = flag->first.str();
       continue;
-    rest.push_back(argument);
+    }
+    if (!matchShortFlag(argument, "comm-report", reportFile) && !matchShortFlag(argument, "comm-pareto", paretoFile))
+      rest.push_back(argument);
   }
   addToPipelines();
   rest.push_back(nullptr);
@@ -181,7 +185,9 @@ Error commsched::ReportFlags::setMachine(mlir::DialectRegistry &registry) const 
   return Error::success();
 }
 
-Error commsched::ReportFlags::readNumbers() {
+Error commsched::ReportFlags::readValues() {
+  if (!withoutValue.empty())
+    return createStringError("--" + withoutValue + ": expected a value behind '='");
   NoiseOptions noise;
   if (!scenarios.empty() && StringRef(scenarios).getAsInteger(10, noise.scenarios))
     return createStringError("--comm-scenarios: expected a number, got '" + scenarios + "'");

@@ -37,8 +37,8 @@ public:
   /// Makes the named machine the default of all passes. Fails if there is no such machine.
   llvm::Error setMachine(mlir::DialectRegistry &registry) const;
 
-  /// Reads the flags that are numbers. Fails if one is not a number in its range.
-  llvm::Error readNumbers();
+  /// Reads the flags that are numbers. Fails if one is not a number in its range, or if a flag has no value.
+  llvm::Error readValues();
 
   /// Measures the passes of `config`, unless the pipeline does so itself or no flag requests it.
   void apply(mlir::MlirOptMainConfig &config) const;
@@ -55,6 +55,8 @@ private:
   llvm::StringSaver strings{allocator};
   std::vector<char *> rest;
   std::string machine, reportFile, timelineFile, searchLogFile, certificateFile, paretoFile, explained, scenarios;
+  /// The name of a flag without a value; empty if all have one.
+  std::string withoutValue;
   /// The value of `scenarios`.
   int32_t numScenarios = 0;
   /// True if the pipeline reorder-comm-overlap is present and received the flags as its options.

@@ -85,7 +85,7 @@ static int optMain(int argc, char **argv) {
     }
   auto [input, output] = mlir::parseCLIOptions(arguments.size() - 1, arguments.data(), kOverview);
 
-  if (Error error = joinErrors(reportFlags.readNumbers(), reportFlags.setMachine(registry))) {
+  if (Error error = joinErrors(reportFlags.readValues(), reportFlags.setMachine(registry))) {
     WithColor::error(errs(), "comm-opt") << toString(std::move(error)) << "\n";
     return EXIT_FAILURE;
   }

@@ -234,9 +234,11 @@ def _shared(node: fx.Node, names: dict[fx.Node, list[Hashable]]) -> list[tuple[H
         views += [i for i, a in enumerate(schema.arguments) if a.alias_info is not None]
     pairs: list[tuple[Hashable, Hashable]] = []
     for i in views:
-        sources = [s for n in _nodes(_argument(node, i, schema.arguments[i])) for s in names[n]]
+        argument = _argument(node, i, schema.arguments[i])
+        sources = [s for n in _nodes(argument) for s in names[n]]
         results = names[node]
-        one_for_one = len(sources) == len(results) and "[]" in str(schema.arguments[i].type)
+        # A list of results has the memory of a list of operands, element by element.
+        one_for_one = len(sources) == len(results) and isinstance(argument, (list, tuple))
         pairs += zip(results, sources) if one_for_one else [(r, s) for r in results for s in sources]
     return pairs
 
