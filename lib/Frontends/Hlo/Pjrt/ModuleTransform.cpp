@@ -13,6 +13,7 @@
 
 #include "CommSched/Frontends/Hlo/Pjrt/PjrtTransform.h"
 #include "CommSched/Support/Arithmetic.h"
+#include "Hlo/Schedule/HloTemporaries.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace llvm;
@@ -116,7 +117,6 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
 /// Another order alone is not searched for if other collectives come this close to their bound, or if a short search
 /// for one is this far behind them, in percent: it would add half of the time that scheduling takes.
 static constexpr int64_t kCloseToBoundPercent = 2, kBehindPercent = 1;
-static constexpr int64_t kShortEffort = 10'000;
 
 static bool isWithin(Ns time, Ns of, int64_t percent) {
   return (static_cast<Wide>(time) - of) * 100 <= static_cast<Wide>(of) * percent;

@@ -330,10 +330,6 @@ int64_t TemporariesLimit::excessPpm(const HloModule &answer, ArrayRef<std::vecto
   return needed && *needed > *limit ? mulDivUp(*needed - *limit, kMillion, std::max<Bytes>(*limit, 1)) : 0;
 }
 
-/// Effort of a short search. Among 33 modules of random programs, three had no answer that fitted at the default
-/// effort, nor with less live memory, and all three had one at this effort.
-static constexpr int64_t kShortEffort = 10'000;
-
 Expected<bool>
 commsched::hlo::searchWithinTemporaries(const HloOptions &options,
                                         function_ref<Expected<TemporariesOutcome>(const HloOptions &)> search) {
