@@ -402,9 +402,27 @@ MUTATIONS = [
     mutation(
         "the gate does not see what kernels mutate",
         "inductor/gate.py",
-        ("for other in (*out.get_mutations(), *out.get_aliases()):", "for other in out.get_aliases():"),
+        ("(*out.get_mutations(), *(() if", "(*(), *(() if"),
         ("    writes |= {memory.find(m) for out in leaf.get_outputs() for m in out.get_mutations()}\n", ""),
         killer="test_gate.py::test_kernels_leave_the_memory_of_collectives_in_flight_alone",
+    ),
+    mutation(
+        "the gate takes operands of one collective for one memory",
+        "inductor/gate.py",
+        ("*(() if _collective(leaf) else out.get_aliases())", "*out.get_aliases()"),
+        killer="test_gate.py::test_kernels_that_reduce_operands_in_place_together_do_not_make_them_one_memory",
+    ),
+    mutation(
+        "the gate does not see that gloo fills lists again",
+        "inductor/gate.py",
+        ("            elif self.again.get(memory, ", "            elif False and self.again.get(memory, "),
+        killer="test_gate.py::test_results_of_a_list_of_gloo_are_not_written_before_its_last_wait",
+    ),
+    mutation(
+        "waits for lists of gloo stay apart",
+        "inductor/gloo_lists.py",
+        ("            waits[0].append(wait)\n", "            pass\n"),
+        killer="test_gate.py::test_results_of_a_list_of_gloo_are_not_written_before_its_last_wait",
     ),
     mutation(
         "operands with gaps are reduced in place",

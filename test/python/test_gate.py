@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from conftest import trace
 
-from commsched.torch.inductor import gate, in_place
+from commsched.torch.inductor import gate, gloo_lists, in_place
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 
@@ -92,6 +92,39 @@ def test_an_argument_whose_sum_is_returned_is_not_reduced_in_place(world, return
 
     graph = trace(f, (4, 4)).graph
     assert in_place.reduce_in_place(graph) == (not returned)
+
+
+# gloo fills all results of a reduced and scattered list again at each wait.
+
+
+def _list_with_a_write(world, backend):
+    def f(x, y):
+        one, two = c10d.reduce_scatter_tensor_coalesced([x, y], "sum", 2, world)
+        a, b = c10d.wait_tensor(one), c10d.wait_tensor(two)
+        return a, b.add_(1)
+
+    graph = trace(f, (4, 4), (4, 4)).graph
+    first, second = nodes(graph, c10d.wait_tensor.default)
+    (write,) = nodes(graph, aten.add_.Tensor)
+    write.append(first)  # The order that Inductor makes if `a` is only returned.
+    with mock.patch("torch.distributed.distributed_c10d.get_backend", return_value=backend):
+        races = gate.races_of_graph(graph)
+        gloo_lists.join_waits(graph)
+        return graph, races, gate.races_of_graph(graph)
+
+
+def test_results_of_a_list_of_gloo_are_not_written_before_its_last_wait(world):
+    graph, races, after = _list_with_a_write(world, "cpu:gloo,cuda:nccl")
+    assert [r for r in races if r.startswith("add_ writes what each wait for a result of reduce_scatter")]
+    second, first = nodes(graph, c10d.wait_tensor.default)
+    assert after == [] and second.next is first
+    graph.lint()
+
+
+def test_lists_of_other_backends_land_element_by_element(world):
+    graph, races, after = _list_with_a_write(world, "nccl")
+    _, first = nodes(graph, c10d.wait_tensor.default)
+    assert races == after == [] and first.prev.target is aten.add_.Tensor
 
 
 # Inductor's objects are made by a compilation alone. These stand for them, with the attributes that the gate reads.
@@ -176,3 +209,27 @@ def test_kernels_leave_the_memory_of_collectives_in_flight_alone():
         assert gate.races_of_kernels([start, wait, writes]) == gate.races_of_kernels([start, wait, reads]) == []
         assert gate.races_of_kernels([start, writes, wait]) == ["k writes what gathered reads until its wait"]
         assert gate.races_of_kernels([start, reads, wait]) == ["k reads what gathered fills until its wait"]
+
+
+def test_kernels_that_reduce_operands_in_place_together_do_not_make_them_one_memory():
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    start = scheduled(kernel(ir._CollectiveKernel, "packed", "first"))
+    start.node.outputs, start.node.inputs = [], [buffer("first"), buffer("second")]
+    packed = start.get_outputs()[0]
+    packed.get_aliases.return_value = ["first", "second"]
+    outs = [packed]
+    for operand in ("first", "second"):
+        made = mock.Mock()
+        made.get_name.return_value, made.get_mutations.return_value = f"{operand}_reduced", [operand]
+        made.get_aliases.return_value, made.get_mutation_names.return_value = [], [operand]
+        outs.append(made)
+    start.get_outputs.return_value, start.node.mutation_outputs = outs, outs[1:]
+    waits = [scheduled(kernel(ir._WaitKernel, f"{operand}_landed", operand)) for operand in ("first", "second")]
+    write = scheduled(buffer("k"), mutates=["first"])
+    graph = mock.Mock()
+    graph.scheduler.mutation_real_name = {}
+    with V.set_graph_handler(graph):
+        assert gate.races_of_kernels([start, waits[0], write, waits[1]]) == []
+        assert gate.races_of_kernels([start, waits[1], write, waits[0]])

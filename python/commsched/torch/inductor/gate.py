@@ -78,8 +78,9 @@ class _Memory:
 class _Flights:
     """The collectives in flight, and what they read and fill. Collects what touches them too early.
 
-    A collective of a list lands element by element. A collective without a wait flies to the end, and nobody can tell
-    when it has landed, so it is left out.
+    A collective of a list lands element by element, but some fill all of their results again at each wait
+    (`_lands_again`): nobody may write a result of theirs before the last wait. A collective without a wait flies to
+    the end, and nobody can tell when it has landed, so it is left out.
     """
 
     def __init__(self, waited: set[Hashable]):
@@ -87,18 +88,28 @@ class _Flights:
         # Indexed by memory: the name of the collective that reads it, and of the one that fills it.
         self.reads: dict[Hashable, dict[str, int]] = {}
         self.fills: dict[Hashable, tuple[str, list[Hashable]]] = {}
+        # Indexed by memory that a collective fills again: its name, and its results that nobody has waited for.
+        self.again: dict[Hashable, tuple[str, set[Hashable]]] = {}
         self.races: list[str] = []
 
-    def start(self, name: str, elements: Sequence[tuple[Iterable[Hashable], Iterable[Hashable]]]) -> None:
+    def start(
+        self, name: str, elements: Sequence[tuple[Iterable[Hashable], Iterable[Hashable]]], again: bool = False
+    ) -> None:
         """A collective starts.
 
         Args:
             elements: indexed by element of a list: what the collective reads, and what it fills.
+            again: whether each wait fills all elements again.
         """
         pieces = [(set(reads), set(fills)) for reads, fills in elements]
         for reads, fills in pieces:
             self.touch(name, reads - fills, fills)
+        unwaited = {m for _, fills in pieces for m in fills & self.waited} if again else set()
         for reads, fills in pieces:
+            for memory in fills:
+                self.again.pop(memory, None)
+                if unwaited:
+                    self.again[memory] = name, unwaited
             if not fills & self.waited:
                 continue
             held = list(reads - fills)
@@ -110,6 +121,7 @@ class _Flights:
 
     def wait(self, memory: Hashable) -> None:
         """The collective that fills this memory has landed."""
+        self.again.get(memory, ("", set()))[1].discard(memory)
         name, reads = self.fills.pop(memory, ("", []))
         for other in [m for m, (n, r) in self.fills.items() if n == name and r is reads] if name else ():
             self.fills.pop(other)
@@ -127,8 +139,34 @@ class _Flights:
         for memory in writes:
             if memory in self.fills:
                 self.races.append(f"{name} writes what {self.fills[memory][0]} fills until its wait")
+            elif self.again.get(memory, ("", ()))[1]:
+                filler = self.again[memory][0]
+                self.races.append(
+                    f"{name} writes what each wait for a result of {filler} fills again with this backend"
+                )
             for reader in self.reads.get(memory, ()):
                 self.races.append(f"{name} writes what {reader} reads until its wait")
+
+
+def _lands_again(schema: torch.FunctionSchema | None, arguments: Iterable[Any]) -> bool:
+    """Whether each wait for one result of a collective fills all of its results again.
+
+    gloo reduces and scatters a list by all-reduces into memory of its own, and copies all pieces of this rank from
+    there whenever somebody waits (torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, `reduce_scatter_tensor_coalesced`).
+    """
+    if schema is None or schema.name != f"{NAMESPACE}::reduce_scatter_tensor_coalesced":
+        return False
+    from torch.distributed import distributed_c10d
+
+    for name in arguments:
+        try:
+            if isinstance(name, str) and "gloo" in distributed_c10d.get_backend(
+                distributed_c10d._resolve_process_group(name)
+            ):
+                return True
+        except (RuntimeError, ValueError):  # It is the name of the reduction, or of no group in this process.
+            continue
+    return False
 
 
 # The FX graph
@@ -153,7 +191,8 @@ def races_of_graph(graph: fx.Graph) -> list[str]:
             for m in of(node.args[0]):
                 flights.wait(m)
         elif _is_start(node):
-            flights.start(node.name, _elements(node, of))
+            again = _lands_again(_schema(node), (*node.args, *node.kwargs.values()))
+            flights.start(node.name, _elements(node, of), again)
         elif node.target is not operator.getitem and not _is_view(node) and not _is_metadata(node):
             writes = of(_written(node))
             flights.touch(node.name, of(list(node.all_input_nodes)) - writes, writes)
@@ -309,7 +348,8 @@ def races_of_kernels(order: Sequence[Any]) -> list[str]:
     memory = _Memory()
     for _, leaf in leaves:
         for out in leaf.get_outputs():
-            for other in (*out.get_mutations(), *out.get_aliases()):
+            # A collective in place names all of its operands as its aliases. They are not one memory.
+            for other in (*out.get_mutations(), *(() if _collective(leaf) else out.get_aliases())):
                 memory.join(out.get_name(), other)
     from torch._inductor.virtualized import V
 
@@ -322,7 +362,7 @@ def races_of_kernels(order: Sequence[Any]) -> list[str]:
         if isinstance(node, ir._WaitKernel):
             flights.wait(memory.find(node.inputs[0].get_name()))
         elif _collective(leaf):
-            flights.start(s.get_name(), _elements_of_kernel(node, memory))
+            flights.start(s.get_name(), _elements_of_kernel(node, memory), _kernel_lands_again(node))
         elif not isinstance(node, ir.MultiOutput) and not _names_memory(node):
             reads, writes = _accesses(leaf, memory)
             flights.touch(s.get_name(), reads - writes, writes)
@@ -372,6 +412,11 @@ def _elements_of_kernel(node: Any, memory: _Memory) -> list[tuple[set, set]]:
     return [(of(inputs), fills)] if results else [({f}, {f}) for f in fills]
 
 
+def _kernel_lands_again(node: Any) -> bool:
+    schema = getattr(getattr(node, "op_overload", None), "_schema", None)
+    return _lands_again(schema, (*node.constant_args, *node.kwargs.values())) if schema is not None else False
+
+
 # The generated code
 
 
@@ -401,5 +446,5 @@ def races_of_code(lines: Sequence[Any]) -> list[str]:
         elif isinstance(node, ir._WaitKernel):
             flights.wait(memory.find(node.inputs[0].get_name()))
         elif isinstance(node, ir._CollectiveKernel):
-            flights.start(node.get_name(), _elements_of_kernel(node, memory))
+            flights.start(node.get_name(), _elements_of_kernel(node, memory), _kernel_lands_again(node))
     return flights.races

@@ -26,7 +26,7 @@ from ..schedule import schedule_graph
 from ..semantics.landing import prepare
 from ..semantics.operators import HYBRID_NAMESPACES
 from ..strands.decision import in_strands
-from . import gate, hooks, marks
+from . import gate, gloo_lists, hooks, marks
 from .in_place import reduce_in_place
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
 from .snapshot import Snapshot
@@ -84,6 +84,7 @@ class GraphPass(CustomGraphPass):
         graph = given.graph
         if communicates(graph):
             self._schedule(graph)
+            gloo_lists.join_waits(graph)
             reduce_in_place(graph)
             self._pass_gate(graph, given)
         else:
@@ -95,8 +96,9 @@ class GraphPass(CustomGraphPass):
         if not races:
             return
         given.restore()
-        own = gate.races_of_graph(graph)
+        gloo_lists.join_waits(graph)
         reduce_in_place(graph)
+        own = gate.races_of_graph(graph)
         if graph.owning_module is not None:
             graph.owning_module.meta.pop(META, None)
         which = f"a {direction(graph)} graph of {len(graph.nodes)} nodes"
@@ -174,7 +176,7 @@ class KernelOrder(CustomSchedulerPass):
         which = direction(V.graph.module.graph)
         _told_if_replaced()
         promised = getattr(V.graph.module, "meta", {}).get(META, {})
-        order = snodes
+        order = snodes = gloo_lists.with_waits_joined(snodes)
         report: dict[str, Any] = {"direction": which}
         compilation = hooks.current()
         if compilation is None or not compilation.undone:
@@ -209,7 +211,7 @@ def _ordered(snodes: list, promised: dict) -> tuple[list, dict]:
     limit, after = promised.get("limit"), promised.get("after")
     # Starts and waits may use the rest of the limit.
     slack = limit / after if limit and after else 1.0
-    order = kernels.within(carried(snodes, kernels.before), limit, slack)
+    order = gloo_lists.with_waits_joined(kernels.within(carried(snodes, kernels.before), limit, slack))
     kernels.check(order)
     return order, {**_counts(order), "peak_bytes": {"before": kernels.peak(snodes), "after": kernels.peak(order)}}
 
