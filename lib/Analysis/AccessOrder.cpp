@@ -282,6 +282,18 @@ BlockAccesses AccessOrder::derive(Block &block) const {
   result.exposed.assign(result.objects.size(), false);
   for (ObjectId object = 0; object < local.numObjects(); ++object)
     result.exposed[object] = local.isExposed(object);
+  result.comesIn.assign(result.objects.size(), false);
+  for (auto [outside, object] : inBlock)
+    result.comesIn[object] = true;
+  for (auto [resource, object] : resources)
+    result.comesIn[object] = true;
+  SmallVector<Value> carried(block.getArguments());
+  if (block.mightHaveTerminator())
+    llvm::append_range(carried, block.getTerminator()->getOperands());
+  result.isCarried.assign(result.objects.size(), false);
+  for (auto [value, slot] : slotsOf(carried))
+    for (ObjectId object : local.of(value, slot))
+      result.isCarried[object] = true;
   return result;
 }
 

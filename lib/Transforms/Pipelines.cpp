@@ -91,13 +91,20 @@ std::unique_ptr<Pass> makeSplitStrands(const OverlapOptions &options) {
   return createCommSplitStrands(passOptions);
 }
 
-/// A peak-preserving pass: its other defaults are Inductor's.
 std::unique_ptr<Pass> makePlanMemory(const OverlapOptions &options) {
   auto passOptions = makeOptions<CommPlanMemoryOptions>(options);
   passOptions.bucketing = options.bucketing;
   passOptions.bucketCapBytes = options.bucketCapBytes;
   passOptions.effort = options.effort;
   return createCommPlanMemory(passOptions);
+}
+
+std::unique_ptr<Pass> makePipelineLoops(const OverlapOptions &options) {
+  auto passOptions = makeOptions<CommPipelineLoopsOptions>(options);
+  passOptions.bucketing = options.bucketing;
+  passOptions.bucketCapBytes = options.bucketCapBytes;
+  passOptions.effort = options.effort;
+  return createCommPipelineLoops(passOptions);
 }
 
 template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
@@ -177,6 +184,7 @@ constexpr Stage kStages[] = {
     {"comm-schedule", makeSchedule},
     {"comm-split-strands", makeSplitStrands},
     {"comm-plan-memory", makePlanMemory},
+    {"comm-pipeline-loops", makePipelineLoops},
     {"comm-bucket", makeBucket},
     {"comm-reinplace-all-gather", makePlain<createCommReinplaceAllGather>},
     {"comm-remove-unsharded-param-usage", makePlain<createCommRemoveUnshardedParamUsage>},
@@ -265,6 +273,8 @@ std::vector<std::string> runOf(const OverlapOptions &options, std::vector<std::s
     entries.push_back("comm-split-strands");
   if (options.memoryPlan == OverlapOptions::MemoryPlanning::On)
     entries.push_back("comm-plan-memory");
+  if (options.loops == OverlapOptions::LoopPipelining::Pipeline)
+    entries.push_back("comm-pipeline-loops");
   if (!options.paretoFile.empty())
     entries.push_back("comm-pareto");
   return entries;
@@ -330,6 +340,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
     stages.add(makeSplitStrands(options));
   if (options.memoryPlan == OverlapOptions::MemoryPlanning::On)
     stages.add(makePlanMemory(options));
+  if (options.loops == OverlapOptions::LoopPipelining::Pipeline)
+    stages.add(makePipelineLoops(options));
   for (StringRef entry : names) {
     std::string message;
     llvm::raw_string_ostream os(message);

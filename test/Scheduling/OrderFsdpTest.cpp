@@ -39,9 +39,9 @@ FsdpAnswer solve(const Problem &problem, const Order &order, const Roles &roles)
 }
 
 /// The rule, word for word: sets grown until they stay, and the first unit that is ready, over and over.
-class Oracle {
+class FsdpOracle {
 public:
-  Oracle(const Problem &problem, const Order &order, const Roles &roles)
+  FsdpOracle(const Problem &problem, const Order &order, const Roles &roles)
       : problem(problem), given(order), roles(roles) {}
 
   FsdpAnswer run() {
@@ -303,7 +303,7 @@ TEST(OrderFsdp, IsTheRuleOnRandomPrograms) {
     Problem problem = randomProblem(seed, shapeOf(random));
     Order order = random.percent(70) ? identityOrder(problem) : randomOrder(problem, random);
     Roles roles = randomRoles(problem, random);
-    FsdpAnswer fast = solve(problem, order, roles), oracle = Oracle(problem, order, roles).run();
+    FsdpAnswer fast = solve(problem, order, roles), oracle = FsdpOracle(problem, order, roles).run();
     ASSERT_EQ(fast.groups.size(), oracle.groups.size()) << "seed " << seed;
     for (auto [a, b] : llvm::zip(fast.groups, oracle.groups)) {
       ASSERT_EQ(a.start, b.start) << "seed " << seed;

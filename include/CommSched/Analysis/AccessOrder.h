@@ -46,6 +46,11 @@ struct BlockAccesses {
   std::vector<std::vector<ObjectAccess>> objects;
   /// Indexed by object: whether accesses of unknown origin may reach it.
   std::vector<bool> exposed;
+  /// Indexed by object: whether it is there when the block begins, so that an earlier run of a loop's body may have
+  /// accessed it. A resource that is no memory is there.
+  std::vector<bool> comesIn;
+  /// Indexed by object: whether an argument of the block may be it, or the terminator hands it on.
+  std::vector<bool> isCarried;
   /// Accesses that may reach every exposed object: by calls, operations of unknown effects, memrefs of unknown origin.
   std::vector<ObjectAccess> anywhere;
 };

@@ -170,6 +170,35 @@ def CommPlanMemory : Pass<"comm-plan-memory", "::mlir::ModuleOp"> {
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }
 
+def CommPipelineLoops : Pass<"comm-pipeline-loops", "::mlir::ModuleOp"> {
+  let summary = "run collectives of a loop one iteration ahead of their readers, or one behind";
+  let description = [{
+    The gathers of a layer in a loop over layers begin when the layer begins, and its reductions end before the next one
+    begins, so no order of the body hides them. The pass moves them to other iterations. An `scf.for` becomes a software
+    pipeline (upstream's `scf::pipelineForLoop`):
+
+    - A collective that needs nothing that the loop carries, such as the gather of the parameters of layer `i`, runs one
+      iteration ahead, with all that it needs. Its result crosses the iterations as a value that the loop carries.
+    - A collective whose result reaches only what the loop carries, and that is read by nobody else in the loop, such as
+      the reduction of gradients that are collected, runs one iteration behind. Its operands cross the iterations.
+
+    Start and wait stay in one iteration, so that the scheduler orders the body as any other block. The pass tries both
+    kinds, and each alone, on a copy of the function: it schedules all blocks and takes the fastest answer whose peak is
+    within the limit. A loop stays as it is if no answer is faster, if the additional layer exceeds the limit, if its
+    number of iterations is unknown or too small, or if an operation of its body has effects that nobody declares.
+
+    The memory limit is about the peak of the function's outermost block, the loop's body included.
+
+    Remarks: one per loop, with the times, the peaks, what crosses the iterations, and a lower bound on the time of one
+    iteration in any such pipeline of this body. See `docs/guide/Loops.md`.
+  }];
+  let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption,
+                 Option<"force", "force", "bool", "false",
+                        "move all collectives that may move, faster or not and without a limit; for tests">]
+                # solverOptions;
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::commsched::comm::CommDialect"];
+}
+
 //===--------------------------------------------------------------------------------------===//
 // Rewrites
 //===--------------------------------------------------------------------------------------===//

@@ -23,6 +23,7 @@ namespace commsched {
 /// Options of `reorder-comm-overlap`.
 struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
   enum class MemoryPlanning { Off, On };
+  enum class LoopPipelining { Keep, Pipeline };
 
   ListOption<std::string> passes{
       *this, "passes",
@@ -69,6 +70,12 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
       llvm::cl::desc("run comm-plan-memory before all other passes, but after comm-split-strands"),
       llvm::cl::values(clEnumValN(MemoryPlanning::Off, "off", "no"),
                        clEnumValN(MemoryPlanning::On, "on", "decide what is kept and what is made again"))};
+  Option<LoopPipelining> loops{
+      *this, "loops", llvm::cl::init(LoopPipelining::Keep),
+      llvm::cl::desc("run comm-pipeline-loops before all other passes, but after comm-plan-memory"),
+      llvm::cl::values(clEnumValN(LoopPipelining::Keep, "keep", "no"),
+                       clEnumValN(LoopPipelining::Pipeline, "pipeline",
+                                  "run collectives of loops in other iterations where that is faster"))};
   Option<bool> multiStream{*this, "multi-stream", llvm::cl::init(false),
                            llvm::cl::desc("run comm-multi-stream after all other passes")};
   Option<int64_t> effort{

@@ -1,0 +1,319 @@
+//===- CommPipelineLoops.cpp - The pass comm-pipeline-loops -----------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Decides loop by loop, from the inside out, on copies of the function whose blocks are all scheduled.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/AccessTimes.h"
+#include "CommSched/Analysis/Locations.h"
+#include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Scheduling/Bounds/IntervalBound.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
+#include "CommSched/Support/Format.h"
+#include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "FunctionCopy.h"
+#include "LoopPipeline.h"
+#include "LoopStages.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMPIPELINELOOPS
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+
+namespace {
+
+/// The loops of a function whose bodies contain collectives, innermost first. Writing one as a pipeline leaves their
+/// number and order as they are.
+SmallVector<scf::ForOp> findLoops(Operation *function) {
+  SmallVector<scf::ForOp> loops;
+  function->walk([&](scf::ForOp loop) {
+    if (llvm::any_of(*loop.getBody(), [](Operation &op) { return isa<comm::CollectiveOpInterface>(op); }))
+      loops.push_back(loop);
+  });
+  return loops;
+}
+
+/// What a function takes when all of its blocks are scheduled.
+struct FunctionTime {
+  Ns makespan = 0;
+  /// The peak of the outermost block.
+  Bytes peak = 0;
+  /// Indexed by loop (findLoops): the time of one iteration.
+  std::vector<Ns> intervals;
+  /// Why the blocks could not be scheduled; empty if they are.
+  std::string defect;
+};
+
+/// How one loop is written, and what the function takes then.
+struct LoopTrial {
+  MovedCollectives moved = MovedCollectives::Both;
+  LoopStages stages;
+  /// What the blocks were scheduled with.
+  MemoryBudget budget;
+  FunctionTime time;
+};
+
+/// Schedules the blocks of a function, and plays it.
+class FunctionScheduler {
+public:
+  FunctionScheduler(const CostModel &model, const SolverOptions &solver) : model(model), solver(solver) {}
+
+  /// Schedules every block, each under the limit that its own peak and the budget give.
+  FunctionTime schedule(Operation *function, const MemoryBudget &budget) const {
+    FunctionTime result;
+    CallSummaries summaries;
+    AccessOrder accesses(function, summaries);
+    for (Block *block : findSchedulableBlocks(function))
+      if (result.defect = scheduleBlock(*block, accesses, budget); !result.defect.empty())
+        return result;
+    LoadedBlock outermost = load(function->getRegion(0).front());
+    result.defect = outermost.defect;
+    if (!result.defect.empty())
+      return result;
+    std::vector<NodeId> order = identityOrder(outermost.problem);
+    result.makespan = makespanOf(outermost.problem, order);
+    result.peak = peakOf(outermost.problem, order);
+    for (scf::ForOp loop : findLoops(function)) {
+      LoadedBlock body = load(*loop.getBody());
+      result.intervals.push_back(makespanOf(body.problem, identityOrder(body.problem)));
+    }
+    return result;
+  }
+
+  /// The least time of an iteration of a loop, ns, in any pipeline of its body.
+  Ns leastInterval(scf::ForOp loop) const {
+    LoadedBlock body = load(*loop.getBody());
+    Operation *yield = loop.getBody()->getTerminator();
+    std::vector<CarriedEdge> carried;
+    for (auto [argument, value] : llvm::zip_equal(loop.getRegionIterArgs(), yield->getOperands()))
+      if (Operation *def = value.getDefiningOp())
+        for (Operation *user : argument.getUsers())
+          if (NodeId from = body.nodes.find(def), to = body.nodes.find(user); from != kNone && to != kNone)
+            carried.push_back({from, to});
+    return intervalBound(body.problem, carried);
+  }
+
+  /// The limit on the peak of the outermost block, from that of the block as given.
+  Bytes limitOf(Operation *function) const {
+    LoadedBlock given = load(function->getRegion(0).front());
+    return solver.schedule.memory.limitFor(peakOf(given.problem, identityOrder(given.problem)));
+  }
+
+private:
+  LoadedBlock load(Block &block) const { return loadBlock(block, OperationCosts(model), solver.load); }
+
+  std::string scheduleBlock(Block &block, const AccessOrder &order, const MemoryBudget &budget) const {
+    LoadedBlock loaded = load(block);
+    if (!loaded.defect.empty() || loaded.problem.hasStreams())
+      return loaded.defect;
+    ScheduleOptions options = solver.schedule;
+    options.memory = budget;
+    Schedule answer = commsched::schedule(loaded.problem, options);
+    if (!answer.isWithinLimit())
+      return "the limit on memory is below the least peak that was found";
+    ScheduleRequirements requirements{answer.limit, solver.load.order};
+    if (std::string wrong = verify(loaded.problem, answer, requirements); !wrong.empty())
+      return wrong;
+    if (findViolation(order.derive(block), accessTimesOf(loaded.problem, answer)))
+      return "two accesses to one memory are in the wrong order; please report this";
+    applySchedule(loaded, answer);
+    return "";
+  }
+
+  const CostModel &model;
+  const SolverOptions &solver;
+};
+
+/// What a loop stays as it is for, or what it becomes.
+struct LoopOutcome {
+  std::optional<LoopTrial> best;
+  /// The fastest pipeline that is above the limit, or not faster.
+  std::optional<LoopTrial> refused;
+  std::string obstacle;
+  /// The least time of an iteration in any pipeline, ns.
+  Ns leastInterval = 0;
+};
+
+struct CommPipelineLoopsPass : public commsched::impl::CommPipelineLoopsBase<CommPipelineLoopsPass> {
+  using CommPipelineLoopsBase::CommPipelineLoopsBase;
+
+  LogicalResult initialize(MLIRContext *context) final {
+    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
+    if (failed(budget))
+      return failure();
+    memory = *budget;
+    model = loadCostModel(context, machine);
+    return success(model != nullptr);
+  }
+
+  void runOnOperation() final {
+    SmallVector<Operation *> functions;
+    getOperation().walk([&](FunctionOpInterface function) {
+      if (!function.isExternal() && function->getNumRegions() == 1 && function->getRegion(0).hasOneBlock())
+        functions.push_back(function);
+    });
+    for (Operation *function : functions)
+      if (!findLoops(function).empty() && failed(pipelineFunction(function)))
+        return signalPassFailure();
+  }
+
+private:
+  SolverOptions solverOptions() const {
+    SolverOptions solver(collectiveOrder, bucketing, bucketCapBytes, effort);
+    solver.schedule.memory = memory;
+    return solver;
+  }
+
+  /// Writes all loops that can be written so as pipelines, and leaves the order of the blocks as it is then.
+  LogicalResult pipelineByForce(Operation *function) {
+    for (size_t index = 0, count = findLoops(function).size(); index < count; ++index) {
+      scf::ForOp loop = findLoops(function)[index];
+      CallSummaries summaries;
+      LoopBody body(loop, AccessOrder(function, summaries));
+      std::optional<LoopStages> stages;
+      for (MovedCollectives moved : {MovedCollectives::Both, MovedCollectives::Ahead, MovedCollectives::Behind})
+        if (!stages && body.obstacle().empty())
+          stages = body.stages(moved);
+      if (!stages || !findTripCountObstacle(loop, stages->last + 1).empty())
+        continue;
+      if (failed(pipelineLoop(loop, *stages)))
+        return emitError(function->getLoc()) << getArgument() << ": a loop could not be written as a pipeline";
+    }
+    return success();
+  }
+
+  LogicalResult pipelineFunction(Operation *function) {
+    if (force)
+      return pipelineByForce(function);
+    SolverOptions solver = solverOptions();
+    FunctionScheduler scheduler(*model, solver);
+    Bytes limit = scheduler.limitOf(function);
+    MemoryBudget budget = memory;
+    FunctionTime now = tried(function, scheduler, budget, {});
+    if (!now.defect.empty())
+      return emitError(function->getLoc()) << getArgument() << ": " << now.defect;
+    bool changes = false;
+    for (size_t index = 0, count = findLoops(function).size(); index < count; ++index) {
+      LoopOutcome outcome = decide(function, index, scheduler, limit, now);
+      scf::ForOp loop = findLoops(function)[index];
+      outcome.leastInterval = scheduler.leastInterval(loop);
+      say(loop, index, outcome, now, limit);
+      if (!outcome.best)
+        continue;
+      if (failed(pipelineLoop(loop, outcome.best->stages)))
+        return emitError(function->getLoc()) << getArgument() << ": a loop could not be written as a pipeline";
+      now = outcome.best->time;
+      budget = outcome.best->budget;
+      changes = true;
+    }
+    if (!changes)
+      return success();
+    if (std::string defect = scheduler.schedule(function, budget).defect; !defect.empty())
+      return emitError(function->getLoc()) << getArgument() << ": " << defect;
+    stampSignature(function);
+    return success();
+  }
+
+  /// What a copy of the function takes in which one loop is written as a pipeline.
+  FunctionTime tried(Operation *function, const FunctionScheduler &scheduler, const MemoryBudget &budget,
+                     std::optional<std::pair<size_t, const LoopStages *>> rewrite) {
+    FunctionCopy copy(function);
+    if (rewrite && failed(pipelineLoop(findLoops(copy.function())[rewrite->first], *rewrite->second))) {
+      FunctionTime refused;
+      refused.defect = "the loop cannot be written as a pipeline";
+      return refused;
+    }
+    return scheduler.schedule(copy.function(), budget);
+  }
+
+  LoopOutcome decide(Operation *function, size_t index, const FunctionScheduler &scheduler, Bytes limit,
+                     const FunctionTime &now) {
+    LoopOutcome outcome;
+    scf::ForOp loop = findLoops(function)[index];
+    if (collectiveOrder == CollectiveOrder::Program) {
+      outcome.obstacle = "collectives keep the order of the program";
+      return outcome;
+    }
+    CallSummaries summaries;
+    LoopBody body(loop, AccessOrder(function, summaries));
+    outcome.obstacle = body.obstacle();
+    for (MovedCollectives moved : {MovedCollectives::Both, MovedCollectives::Ahead, MovedCollectives::Behind}) {
+      std::optional<LoopStages> stages = outcome.obstacle.empty() ? body.stages(moved) : std::nullopt;
+      if (!stages)
+        continue;
+      if (std::string why = findTripCountObstacle(loop, stages->last + 1); !why.empty()) {
+        outcome.obstacle = why;
+        return outcome;
+      }
+      auto tryWith = [&](const MemoryBudget &budget) {
+        return LoopTrial{moved, *stages, budget, tried(function, scheduler, budget, std::pair(index, &*stages))};
+      };
+      LoopTrial trial = tryWith(memory);
+      // The budget is that of the whole function. A block by itself may have to leave it to what crosses iterations.
+      if (trial.time.defect.empty() && trial.time.peak > limit && memory.ppm > 0)
+        trial = tryWith(MemoryBudget());
+      if (!trial.time.defect.empty())
+        continue;
+      bool isFaster = trial.time.makespan < now.makespan, fits = trial.time.peak <= limit;
+      std::optional<LoopTrial> &known = isFaster && fits ? outcome.best : outcome.refused;
+      if (!known || trial.time.makespan < known->time.makespan)
+        known = std::move(trial);
+    }
+    if (!outcome.best && !outcome.refused && outcome.obstacle.empty())
+      outcome.obstacle = "what other iterations access does not let a collective move";
+    return outcome;
+  }
+
+  void say(scf::ForOp loop, size_t index, const LoopOutcome &outcome, const FunctionTime &before, Bytes limit) {
+    auto options = remark::RemarkOpts::name("loop").category(getArgument());
+    Location loc = loop.getLoc();
+    auto remark = outcome.best ? remark::passed(loc, options) : remark::missed(loc, options);
+    if (!remark)
+      return;
+    const std::optional<LoopTrial> &shown = outcome.best ? outcome.best : outcome.refused;
+    if (!shown)
+      return describeRemark(remark, "scf.for", outcome.obstacle, "not pipelined: " + outcome.obstacle);
+    const FunctionTime &after = shown->time;
+    remark << remark::metric("Ahead", static_cast<int64_t>(shown->stages.ahead.size()))
+           << remark::metric("Behind", static_cast<int64_t>(shown->stages.behind.size()))
+           << remark::metric("IterationNsBefore", before.intervals[index])
+           << remark::metric("IterationNsAfter", after.intervals[index])
+           << remark::metric("IterationNsBound", outcome.leastInterval)
+           << remark::metric("MakespanNsBefore", before.makespan) << remark::metric("MakespanNsAfter", after.makespan)
+           << remark::metric("PeakBytesBefore", before.peak) << remark::metric("PeakBytesAfter", after.peak);
+    std::string times = formatNs(after.makespan) + ", " + formatNs(before.makespan) + " without; an iteration takes " +
+                        formatNs(after.intervals[index]) + ", " + formatNs(before.intervals[index]) +
+                        " without, at least " + formatNs(outcome.leastInterval) + " in any pipeline; peak " +
+                        formatBytes(after.peak) + ", " + formatBytes(before.peak) + " without";
+    if (outcome.best)
+      return describeRemark(remark, "scf.for", kNoLimitingFactor,
+                            "pipelined: " + stringify(shown->moved).str() + "; " + times);
+    bool fits = after.peak <= limit;
+    std::string reason =
+        fits ? "no pipeline is faster"
+             : "the peak would exceed the limit of " + formatBytes(limit) + " by " + formatBytes(after.peak - limit);
+    describeRemark(remark, "scf.for", fits ? StringRef(reason) : "the memory limit",
+                   "not pipelined: " + reason + "; " + stringify(shown->moved).str() + " would take " + times);
+  }
+
+  std::shared_ptr<const CostModel> model;
+  MemoryBudget memory;
+};
+
+} // namespace
