@@ -20,9 +20,9 @@ using namespace commsched;
 llvm::Expected<MemoryBudget> MemoryBudget::parse(double ratio, int64_t limitBytes) {
   constexpr double kLargestRatio = 1e6;
   // A NaN fails both comparisons.
-  if (!(ratio >= 0 && ratio <= kLargestRatio))
+  if (!(ratio > -1 && ratio <= kLargestRatio))
     return llvm::createStringError(
-        llvm::formatv("memory-budget-ratio={0}: expected a fraction from 0 to 1e6", ratio).str());
+        llvm::formatv("memory-budget-ratio={0}: expected a fraction above -1 and at most 1e6", ratio).str());
   if (limitBytes < -1)
     return llvm::createStringError(
         llvm::formatv("memory-limit-bytes={0}: expected a number of bytes, or -1 for no limit", limitBytes).str());
@@ -34,6 +34,6 @@ llvm::Expected<MemoryBudget> MemoryBudget::parse(double ratio, int64_t limitByte
 }
 
 Bytes MemoryBudget::limitFor(Bytes inputPeak) const {
-  // Neither term of the sum is above kLargestAmount, so that it does not overflow.
+  // Neither term of the sum is beyond kLargestAmount, so that it does not overflow.
   return std::min(limit ? *limit : inputPeak + mulDiv(inputPeak, ppm, kMillion), kUnlimited);
 }

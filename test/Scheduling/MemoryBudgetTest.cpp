@@ -37,6 +37,8 @@ TEST(MemoryBudget, RatioOrLimit) {
   EXPECT_EQ(MemoryBudget().limitFor(1000), 1000);
   EXPECT_EQ(budget(0.2).limitFor(1000), 1200);
   EXPECT_EQ(budget(1e-6).limitFor(3'000'000), 3'000'003);
+  EXPECT_EQ(budget(-0.2).limitFor(1000), 800);
+  EXPECT_EQ(budget(-0.999999).limitFor(1'000'000), 1);
   EXPECT_EQ(budget(0.2, 70).limitFor(1000), 70);
   EXPECT_EQ(budget(0.2, 0).limitFor(1000), 0);
 }
@@ -51,8 +53,8 @@ TEST(MemoryBudget, Saturates) {
 
 // Tests that what is out of range is named with its option, value and range.
 TEST(MemoryBudget, Refuses) {
-  EXPECT_EQ(fault(-0.5), "memory-budget-ratio=-0.50: expected a fraction from 0 to 1e6");
-  EXPECT_EQ(fault(1000001), "memory-budget-ratio=1000001.00: expected a fraction from 0 to 1e6");
+  EXPECT_EQ(fault(-1), "memory-budget-ratio=-1.00: expected a fraction above -1 and at most 1e6");
+  EXPECT_EQ(fault(1000001), "memory-budget-ratio=1000001.00: expected a fraction above -1 and at most 1e6");
   EXPECT_NE(fault(std::numeric_limits<double>::quiet_NaN()), "");
   EXPECT_NE(fault(std::numeric_limits<double>::infinity()), "");
   EXPECT_EQ(fault(0, -2), "memory-limit-bytes=-2: expected a number of bytes, or -1 for no limit");

@@ -2,7 +2,7 @@
 // RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-bucket{no-such-option=1}" 2>&1 | FileCheck %s --check-prefix=PASSOPTION
 // RUN: not comm-opt %s --reorder-comm-overlap="passes=canonicalize{max-iterations=x}" 2>&1 | FileCheck %s --check-prefix=FOREIGN
 // RUN: not comm-opt %s --reorder-comm-overlap="machine=no-such-machine" 2>&1 | FileCheck %s --check-prefix=MACHINE
-// RUN: not comm-opt %s --reorder-comm-overlap="memory-budget-ratio=-0.5" 2>&1 | FileCheck %s --check-prefix=BUDGET
+// RUN: not comm-opt %s --reorder-comm-overlap="memory-budget-ratio=-1.5" 2>&1 | FileCheck %s --check-prefix=BUDGET
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=-7" 2>&1 | FileCheck %s --check-prefix=NEGATIVE
 // RUN: not comm-opt %s --reorder-comm-overlap="no-such-option=1" 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not comm-opt %s --reorder-comm-overlap="objective=none" 2>&1 | FileCheck %s --check-prefix=VALUE
@@ -23,7 +23,7 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
 // PASSOPTION: error: {{.*}}no-such-option
 // FOREIGN: error: {{.*}}max-iterations
 // MACHINE: no-such-machine
-// BUDGET: error: reorder-comm-overlap: memory-budget-ratio=-0.50: expected a fraction from 0 to 1e6
+// BUDGET: error: reorder-comm-overlap: memory-budget-ratio=-1.50: expected a fraction above -1 and at most 1e6
 // LIMIT: error: cannot reduce peak memory to the limit of 16 B (16 bytes); lowest peak found: 256 B (240 bytes over)
 // The whole function is not printed behind it.
 // LIMIT-NOT: see current operation

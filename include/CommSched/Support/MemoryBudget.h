@@ -36,12 +36,12 @@ enum class LimitedMemory : uint8_t {
 
 /// What a schedule's peak of live bytes may be. Arguments that live throughout do not count.
 struct MemoryBudget {
-  /// The part of the input's peak that may be added to it, in millionths.
+  /// The part of the input's peak that may be added to it, in millionths; negative if it has to be taken away.
   int64_t ppm = 0;
   /// If set, the limit in bytes, whatever the input's peak is; `ppm` does not count.
   std::optional<Bytes> limit = std::nullopt;
 
-  /// The budget of the options `memory-budget-ratio` (a fraction from 0 to 1e6) and `memory-limit-bytes` (-1 for none).
+  /// The budget of the options `memory-budget-ratio` (a fraction above -1 and at most 1e6) and `memory-limit-bytes` (-1 for none).
   /// Fails, in one line that names the option and its value, if one of them is out of range.
   static llvm::Expected<MemoryBudget> parse(double ratio, int64_t limitBytes);
 

@@ -25,7 +25,8 @@ def CollectiveOrderOption
                clEnumValN(::commsched::CollectiveOrder::Program, "program", "all collectives"))}]>;
 def MemoryBudgetRatioOption
     : Option<"memoryBudgetRatio", "memory-budget-ratio", "double", "0.0",
-             "amount by which the peak may exceed the input's peak, as a fraction of it">;
+             "amount by which the peak may exceed the input's peak, as a fraction of it; negative: by which it has to be "
+             "below">;
 def MemoryLimitBytesOption
     : Option<"memoryLimitBytes", "memory-limit-bytes", "::commsched::ByteCount", "-1",
              "hard limit on peak memory in bytes, excluding arguments that are live throughout the block; if >= 0, "

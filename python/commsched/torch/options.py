@@ -150,7 +150,9 @@ class Options:
             )
         for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
             value = getattr(self, name)
-            if value is not None and not value >= 0:
+            if name == "memory_budget_ratio" and value is not None and not value > -1:
+                raise ValueError(f"{name}: expected a number above -1, got {value}")
+            if name != "memory_budget_ratio" and value is not None and not value >= 0:
                 raise ValueError(f"{name}: expected at least 0, got {value}")
         for name, largest in NOISE.items():
             if not 0 <= getattr(self, name) <= largest:
