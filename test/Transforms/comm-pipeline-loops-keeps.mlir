@@ -76,3 +76,24 @@ func.func @effects(%params: tensor<4x64xf32>) {
   }
   return
 }
+
+// -----
+
+// Tests that loops of other dialects are named.
+// CHECK: [Missed] loop {{.*}}Kind=affine.for{{.*}}not pipelined: only scf.for is pipelined; --lower-affine makes one of an affine.for
+// CHECK: [Missed] loop {{.*}}Kind=scf.while{{.*}}not pipelined: only scf.for is pipelined"
+comm.group @dp #comm.iota<[1, 4]>
+func.func @others(%shard: tensor<64xf32>, %go: i1) {
+  affine.for %i = 0 to 4 {
+    %f = comm.all_gather %shard on @dp : (tensor<64xf32>) -> !comm.future<tensor<256xf32>>
+    %w = comm.wait %f : !comm.future<tensor<256xf32>>
+  }
+  scf.while : () -> () {
+    scf.condition(%go)
+  } do {
+    %f = comm.all_gather %shard on @dp : (tensor<64xf32>) -> !comm.future<tensor<256xf32>>
+    %w = comm.wait %f : !comm.future<tensor<256xf32>>
+    scf.yield
+  }
+  return
+}

@@ -2,7 +2,7 @@
 // RUN: FileCheck %s < %t.mlir
 // RUN: comm-opt %s --split-input-file --comm-pipeline-loops=force | FileCheck %s --check-prefix=FORCE
 // RUN: comm-opt %s --split-input-file --comm-pipeline-loops --remarks-filter=comm-pipeline-loops -o /dev/null 2>&1 | FileCheck %s --check-prefix=TIGHT
-// RUN: comm-opt %s --split-input-file --comm-pipeline-loops="memory-budget-ratio=4 collective-order=program" --remarks-filter=comm-pipeline-loops -o /dev/null 2>&1 | FileCheck %s --check-prefix=PROGRAM
+// RUN: comm-opt %s --split-input-file --comm-pipeline-loops="memory-budget-ratio=4 collective-order=group" --remarks-filter=comm-pipeline-loops -o /dev/null 2>&1 | FileCheck %s --check-prefix=PROGRAM
 // RUN: comm-opt %s --split-input-file --reorder-comm-overlap="loops=pipeline memory-budget-ratio=4 bucketing=false" | FileCheck %s
 // RUN: comm-opt %s --split-input-file --reorder-comm-overlap="loops=keep memory-budget-ratio=4" | FileCheck %s --check-prefix=KEEP
 // RUN: comm-opt %s --split-input-file --comm-pipeline-loops="memory-budget-ratio=4 effort=0 bucketing=false" | FileCheck %s
@@ -11,7 +11,7 @@
 // computation takes.
 // REMARK: [Passed] loop | Category:comm-pipeline-loops | Ahead=1, Behind=0, IterationNsAfter=5000, IterationNsBefore=9000, IterationNsBound=5000, {{.*}}MakespanNsAfter=24000, MakespanNsBefore=36000, {{.*}}Remark="pipelined: gathers ahead; 24.0 us, 36.0 us without; an iteration takes 5.00 us, 9.00 us without, at least 5.00 us in any pipeline
 // TIGHT: [Missed] loop {{.*}}LimitingFactor="the memory limit"{{.*}}not pipelined: the peak would exceed the limit of 1.25 KiB by
-// PROGRAM: [Missed] loop {{.*}}not pipelined: collectives keep the order of the program
+// PROGRAM: [Missed] loop {{.*}}not pipelined: collectives have to keep their order
 // CHECK-LABEL: func.func @ahead
 // CHECK: comm.all_gather
 // CHECK: comm.wait

@@ -38,12 +38,19 @@ using namespace commsched;
 
 namespace {
 
+/// Whether blocks contain collectives by themselves, not in regions of their operations.
+bool hasCollectives(ArrayRef<Region *> regions) {
+  return llvm::any_of(regions, [](Region *region) {
+    return llvm::any_of(region->getOps(), [](Operation &op) { return isa<comm::CollectiveOpInterface>(op); });
+  });
+}
+
 /// The loops of a function whose bodies contain collectives, innermost first. Writing one as a pipeline leaves their
 /// number and order as they are.
 SmallVector<scf::ForOp> findLoops(Operation *function) {
   SmallVector<scf::ForOp> loops;
   function->walk([&](scf::ForOp loop) {
-    if (llvm::any_of(*loop.getBody(), [](Operation &op) { return isa<comm::CollectiveOpInterface>(op); }))
+    if (hasCollectives(&loop.getRegion()))
       loops.push_back(loop);
   });
   return loops;
@@ -168,9 +175,11 @@ struct CommPipelineLoopsPass : public commsched::impl::CommPipelineLoopsBase<Com
       if (!function.isExternal() && function->getNumRegions() == 1 && function->getRegion(0).hasOneBlock())
         functions.push_back(function);
     });
-    for (Operation *function : functions)
+    for (Operation *function : functions) {
+      sayOtherLoops(function);
       if (!findLoops(function).empty() && failed(pipelineFunction(function)))
         return signalPassFailure();
+    }
   }
 
 private:
@@ -178,6 +187,20 @@ private:
     SolverOptions solver(collectiveOrder, bucketing, bucketCapBytes, effort);
     solver.schedule.memory = memory;
     return solver;
+  }
+
+  /// Says of loops that are no scf.for why they stay as they are.
+  void sayOtherLoops(Operation *function) {
+    function->walk([&](LoopLikeOpInterface loop) {
+      if (isa<scf::ForOp>(loop) || !hasCollectives(loop.getLoopRegions()))
+        return;
+      if (auto remark = remark::missed(loop.getLoc(), remark::RemarkOpts::name("loop").category(getArgument()))) {
+        std::string reason = "only scf.for is pipelined";
+        if (loop->getName().getStringRef() == "affine.for")
+          reason += "; --lower-affine makes one of an affine.for";
+        describeRemark(remark, loop->getName().getStringRef(), reason, "not pipelined: " + reason);
+      }
+    });
   }
 
   /// Writes all loops that can be written so as pipelines, and leaves the order of the blocks as it is then.
@@ -246,8 +269,8 @@ private:
                      const FunctionTime &now) {
     LoopOutcome outcome;
     scf::ForOp loop = findLoops(function)[index];
-    if (collectiveOrder == CollectiveOrder::Program) {
-      outcome.obstacle = "collectives keep the order of the program";
+    if (collectiveOrder != CollectiveOrder::Free) {
+      outcome.obstacle = "collectives have to keep their order";
       return outcome;
     }
     CallSummaries summaries;
