@@ -55,6 +55,13 @@ fault("a collective with a destination has memory of its own", STORAGE,
 fault("a wait on one side of a branch is certain", "Analysis/CertainWait.cpp",
       ("!successors.empty() && llvm::all_of(", "!successors.empty() && llvm::any_of("))
 
+STAGES = "Transforms/Loops/LoopStages.cpp"
+fault("what iterations hand on is new in each of them", STAGES,
+      ("  return describe(findSpread(carried, stageOf));", "  return \"\";"), test="Run/loops.test")
+fault("what an iteration finds is new in each of them", STAGES,
+      ("accesses.comesIn[object] ? findSpread(here, stageOf) : findReversal(here, stageOf)", "findReversal(here, stageOf)"),
+      test="Transforms/comm-pipeline-loops-keeps.mlir")
+
 FLOW, ACCESS = "Analysis/MemoryFlow.cpp", "Analysis/AccessOrder.cpp"
 fault("second analysis: a start does not write its destinations", ACCESS,
       ("add(dest, 0, /*writes=*/true);", "add(dest, 0, /*writes=*/false);"),
