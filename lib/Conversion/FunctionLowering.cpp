@@ -171,6 +171,7 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       })
       // The storage of a parameter keeps its size. Storage that is resized away is not read before it is written again.
       .Case<ResizeStorageOp>([&](auto) { return success(); })
+      .Case<RankOp>([&](auto rank) { return lowerRank(rank), success(); })
       .Case<SwitchStreamOp>([&](auto change) { return lowerSwitch(change), success(); })
       .Case<RecordOp>([&](auto record) { return lowerRecord(record), success(); })
       .Case<AwaitEventOp>([&](auto await) { return lowerAwait(await), success(); })
@@ -178,6 +179,11 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       .Case<memref::GetGlobalOp>([&](auto global) { return lowerGlobal(global), success(); })
       .Case<memref::DeallocOp>([&](auto dealloc) { return lowerDealloc(dealloc), success(); })
       .Default([](Operation *other) { return other->emitOpError() << "has no lowering to the runtime"; });
+}
+
+void FunctionLowering::lowerRank(RankOp op) {
+  Value rank = calls.call(builder, op.getLoc(), "commrt_rank", context);
+  op.replaceAllUsesWith(arith::IndexCastOp::create(builder, op.getLoc(), builder.getIndexType(), rank).getResult());
 }
 
 //===- Addresses and sizes ----------------------------------------------------------------------===//

@@ -58,6 +58,7 @@ private:
   // FunctionLowering.cpp
   llvm::LogicalResult lower(mlir::Operation *op);
   llvm::LogicalResult lowerWait(comm::WaitOp op);
+  void lowerRank(comm::RankOp op);
   void lowerRecord(comm::RecordOp op);
   void lowerAwait(comm::AwaitEventOp op);
   void lowerAlloc(mlir::memref::AllocOp op);

@@ -19,6 +19,7 @@ using namespace commsched;
 ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
   static constexpr RuntimeSignature signatures[] = {
       {"commrt_current", "p"},
+      {"commrt_rank", "ip"},
       {"commrt_check_abi", "spi"},
       {"commrt_program_begin_packed", "splplp"},
       {"commrt_program_messages_packed", "spplp"},

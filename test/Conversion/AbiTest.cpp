@@ -53,6 +53,7 @@ template <typename R, typename... A> std::string lettersOf(R (*)(A...)) { return
 const llvm::StringMap<std::string> &headerTypes() {
   static const llvm::StringMap<std::string> types = {
       ENTRY(commrt_current),
+      ENTRY(commrt_rank),
       ENTRY(commrt_check_abi),
       ENTRY(commrt_program_begin_packed),
       ENTRY(commrt_program_messages_packed),

@@ -28,8 +28,10 @@ comm.group @pairs #comm.iota<[2, 2]>
 // CHECK-NEXT: rank 0 result 9: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
 // CHECK-NEXT: rank 0 result 10: [4]
 // CHECK-NEXT: rank 0 result 11: [4, 4, 4, 4]
+// CHECK-NEXT: rank 0 result 12: [0]
+// CHECK: rank 3 result 12: [3]
 func.func @main() -> (tensor<16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<8xf32>,
-                      tensor<1xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<1xf32>, tensor<4xf32>) {
+                      tensor<1xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<1xf32>, tensor<4xf32>, index) {
   %one = arith.constant dense<1.0> : tensor<4xf32>
   %zeros = arith.constant dense<0.0> : tensor<8xf32>
 
@@ -89,9 +91,10 @@ func.func @main() -> (tensor<16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32
   %f10 = comm.reduce_scatter sum %cat on @world : (tensor<8xf32>) -> !comm.future<tensor<2xf32>>
   %shard = comm.wait %f10 : !comm.future<tensor<2xf32>>
   %k, %l = comm.fsdp.split_with_sizes %shard sizes [1, 1] : (tensor<2xf32>) -> (tensor<1xf32>, tensor<1xf32>)
-  return %a, %b, %c, %d, %e, %f, %g, %h, %i, %j, %k, %bo
+  %rank = comm.rank : index
+  return %a, %b, %c, %d, %e, %f, %g, %h, %i, %j, %k, %bo, %rank
       : tensor<16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<8xf32>, tensor<1xf32>,
-        tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<1xf32>, tensor<4xf32>
+        tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<1xf32>, tensor<4xf32>, index
 }
 
 func.func private @sum(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -22,6 +22,7 @@
 #include "CommSched/Support/RunTool.h"
 #include "RunMain.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Dialect/Shard/Transforms/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
@@ -547,6 +548,7 @@ static int runMain(int argc, char **argv) {
   commsched::registerAllExtensions(registry);
   commsched::registerAllPasses();
   mlir::registerTransformsPasses();
+  mlir::shard::registerShardPasses();
   mlir::MLIRContext context(registry);
 
   Expected<std::vector<std::vector<Source>>> parts = readAll();

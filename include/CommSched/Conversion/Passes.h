@@ -43,9 +43,16 @@ class MemRefDialect;
 namespace scf {
 class SCFDialect;
 } // namespace scf
+namespace tensor {
+class TensorDialect;
+} // namespace tensor
 } // namespace mlir
 
 namespace commsched {
+
+namespace comm {
+class CommDialect;
+} // namespace comm
 
 #define GEN_PASS_DECL
 #include "CommSched/Conversion/Passes.h.inc"

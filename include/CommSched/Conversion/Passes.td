@@ -11,6 +11,32 @@
 
 include "CommSched/Transforms/PassBase.td"
 
+def ConvertShardToComm : Pass<"convert-shard-to-comm", "mlir::ModuleOp"> {
+  let summary = "convert collectives of upstream's shard dialect";
+  let description = [{
+    The pass takes a partitioned program, as upstream's `--sharding-propagation` and `--shard-partition` make it. Each
+    collective becomes a start and its wait. The axes of a `shard.grid` become a `comm.group`: the processes of a grid are
+    numbered row by row, and these numbers are the ranks. Questions about the process (`shard.process_linear_index`,
+    `shard.process_multi_index`, `shard.neighbors_linear_indices`) become arithmetic on `comm.rank`, `shard.all_slice` a slice at
+    the rank's place, and `shard.update_halo` permutes between neighbours.
+
+    | of shard | of comm |
+    |---|---|
+    | `all_gather`, `all_reduce`, `all_to_all`, `broadcast`, `gather`, `reduce`, `reduce_scatter`, `scatter`, `send`, `recv` | the operation of the same name; a reduction converts its input to the element type of the result first |
+    | `shift` | `comm.permute`; without `rotate`, a rank without a source gets zeros |
+    | `all_slice` | `tensor.extract_slice`, without communication |
+    | `update_halo` | two `comm.permute` per split dimension; the borders of the grid keep their halos |
+    | collectives without axes | their input |
+
+    Refused, each with a diagnostic that says what was expected: grids of a dynamic shape, roots and peers that are values, a receive
+    without a source or of a dynamic shape, a dynamic or indivisible size of a dimension that is divided among ranks, buffers in place
+    of tensors, reductions that comm does not have (`bitwise_xor`, `generic`, `average` of integers), and annotations
+    (`shard.shard`) that the partitioning left.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "comm::CommDialect", "mlir::linalg::LinalgDialect",
+                           "mlir::tensor::TensorDialect"];
+}
+
 def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
   let summary = "bufferize a program with collectives";
   let description = [{

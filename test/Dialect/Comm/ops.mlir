@@ -50,6 +50,8 @@ func.func @tensors(%x: tensor<4x8xf32>, %y: tensor<16x8xf32>, %dest: tensor<16x8
   %se = comm.send %x on @dp peer 1 tag 7 : (tensor<4x8xf32>) -> !comm.future<>
   // CHECK: comm.recv on @dp peer 1 : () -> !comm.future<tensor<4x8xf32>>
   %re = comm.recv on @dp peer 1 : () -> !comm.future<tensor<4x8xf32>>
+  // CHECK: comm.rank : index
+  %rank = comm.rank : index
   // CHECK: comm.barrier on @dp : () -> !comm.future<>
   %ba = comm.barrier on @dp : () -> !comm.future<>
   // CHECK: comm.wait %{{.*}} : !comm.future<tensor<16x8xf32>>

@@ -57,6 +57,24 @@ def Comm_GroupOp : Comm_Op<"group", [Symbol]> {
   }];
 }
 
+def Comm_RankOp : Comm_Op<"rank", [Pure]> {
+  let summary = "the rank that runs the program";
+  let description = [{
+    Returns this rank's number among all ranks, from 0 to N-1: the number that `comm.group` uses. It never changes while the
+    program runs. All ranks have to start the same collectives of a group in the same order, whatever is computed from it.
+
+    Example:
+    ```mlir
+    %rank = comm.rank : index
+    ```
+
+    Constraints:
+    - C1: The result is an index.
+  }];
+  let results = (outs Index:$rank);
+  let assemblyFormat = "attr-dict `:` type($rank)";
+}
+
 //===--------------------------------------------------------------------------------------===//
 // Starts
 //===--------------------------------------------------------------------------------------===//
