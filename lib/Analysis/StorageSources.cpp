@@ -14,6 +14,7 @@
 
 #include "StorageSources.h"
 #include "CommSched/Analysis/Storage.h"
+#include "CommSched/Dialect/Comm/Effects.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -93,7 +94,7 @@ static void addAddressSources(StorageSources &sources, Operation *op) {
 bool commsched::detail::mayKeepAddress(OpOperand &operand) {
   Operation *op = operand.getOwner();
   // A function may also take the buffer of a tensor.
-  if (hasUnknownEffects(op))
+  if (hasUndeclaredEffects(op))
     return hasStorage(operand.get());
   if (!isa<BaseMemRefType>(operand.get().getType()))
     return false;
@@ -113,7 +114,7 @@ static bool mayPassOn(OpOperand &operand) {
   // The regions of structured operations on memory see elements alone.
   bool passesToRegions = op->getNumRegions() > 0 && !isa<DestinationStyleOpInterface>(op);
   return passesToRegions || isa<CallOpInterface, BranchOpInterface>(op) || op->hasTrait<OpTrait::IsTerminator>() ||
-         hasUnknownEffects(op) || mayKeepAddress(operand);
+         hasUndeclaredEffects(op) || mayKeepAddress(operand);
 }
 
 bool commsched::detail::isPrivateAllocation(Value value) {
@@ -155,7 +156,7 @@ static StorageSources getPassedSources(OpResult result) {
     sources.fresh = true;
     return sources;
   }
-  if (isa<FutureType>(result.getType()) || isa<CallOpInterface>(op) || hasUnknownEffects(op)) {
+  if (isa<FutureType>(result.getType()) || isa<CallOpInterface>(op) || hasUndeclaredEffects(op)) {
     addSources(sources, op->getOperands());
     sources.fresh = isTensor;
     sources.unknown = sources.loaded = isa<BaseMemRefType>(result.getType());
@@ -188,6 +189,8 @@ static Value getViewedValue(OpResult result) {
   }
   if (auto view = dyn_cast<ViewLikeOpInterface>(op))
     return result.getResultNumber() == 0 ? view.getViewSource() : Value();
+  if (isForeignView(op))
+    return op->getOperand(result.getResultNumber());
   if (isa<tensor::CastOp, tensor::BitcastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ReshapeOp,
           tensor::ExtractSliceOp, bufferization::ToTensorOp, bufferization::ToBufferOp>(op))
     return op->getOperand(0);

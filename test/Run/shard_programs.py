@@ -1,14 +1,15 @@
-#===- shard_programs.py - Collectives of the shard dialect against an oracle -----------------------===#
+# ===- shard_programs.py - Collectives of the shard dialect against an oracle -----------------------===#
 #
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===------------------------------------------------------------------------------------------------===#
+# ===------------------------------------------------------------------------------------------------===#
 #
-# Makes random programs of upstream's shard dialect, runs them with convert-shard-to-comm, and compares what each rank gets
-# with the definitions in upstream's documentation of the dialect, carried out here on lists of Python. Grids have up to three
-# axes, groups any axes in any order, and tensors up to three dimensions. Values are whole numbers, so sums are exact.
+# Makes random programs of upstream's shard dialect, runs them with convert-shard-to-comm, and compares what each rank
+# gets with the definitions in upstream's documentation of the dialect, carried out here on lists of Python. Grids have
+# up to three axes, groups any axes in any order, and tensors up to three dimensions. Values are whole numbers, so sums
+# are exact.
 #
 #   shard_programs.py --bin FOLDER --count N [--first N]
 
@@ -38,12 +39,18 @@ class Tensor:
 
     @staticmethod
     def of(shape: tuple[int, ...], value: Callable[[tuple[int, ...]], int]) -> "Tensor":
-        return Tensor(shape, {index: value(index) for index in itertools.product(*map(range, shape))})
+        return Tensor(
+            shape,
+            {index: value(index) for index in itertools.product(*map(range, shape))},
+        )
 
     def piece(self, dim: int, part: int, parts: int) -> "Tensor":
         size = self.shape[dim] // parts
         shape = tuple(size if d == dim else n for d, n in enumerate(self.shape))
-        return Tensor.of(shape, lambda at: self.values[at[:dim] + (at[dim] + part * size,) + at[dim + 1 :]])
+        return Tensor.of(
+            shape,
+            lambda at: self.values[at[:dim] + (at[dim] + part * size,) + at[dim + 1 :]],
+        )
 
     def flat(self) -> list[int]:
         return [self.values[index] for index in sorted(self.values)]
@@ -53,7 +60,8 @@ def concatenate(tensors: list[Tensor], dim: int) -> Tensor:
     size = tensors[0].shape[dim]
     shape = tuple(n * len(tensors) if d == dim else n for d, n in enumerate(tensors[0].shape))
     return Tensor.of(
-        shape, lambda at: tensors[at[dim] // size].values[at[:dim] + (at[dim] % size,) + at[dim + 1 :]]
+        shape,
+        lambda at: tensors[at[dim] // size].values[at[:dim] + (at[dim] % size,) + at[dim + 1 :]],
     )
 
 
@@ -111,7 +119,9 @@ class Generator:
         shape = [rng.randint(1, 3) for _ in range(dims)]
         if kind in ("all_slice", "reduce_scatter", "all_to_all", "scatter"):
             shape[dim] *= n
-        inputs = [Tensor.of(tuple(shape), lambda at, r=r: 1 + (7 * r + 3 * sum(at) + number) % 5) for r in range(self.ranks)]
+        inputs = [
+            Tensor.of(tuple(shape), lambda at, r=r: 1 + (7 * r + 3 * sum(at) + number) % 5) for r in range(self.ranks)
+        ]
         groups = [grid.members(rank, axes) for rank in range(self.ranks)]
         places = [group.index(rank) for rank, group in enumerate(groups)]
         of = lambda rank: [inputs[member] for member in groups[rank]]  # noqa: E731
@@ -123,9 +133,26 @@ class Generator:
         head = f"shard.{kind} %x{number} on @grid grid_axes = {axes} {attributes}"
         given, made = tensor_type(tuple(shape)), tensor_type(result)
         types = f"({given}) -> {made}" if "root" in attributes else f"{given} -> {made}"
-        return Case(f"{self.input(number, inputs[0])}  %y{number} = {head} : {types}\n", result, expected)
+        return Case(
+            f"{self.input(number, inputs[0])}  %y{number} = {head} : {types}\n",
+            result,
+            expected,
+        )
 
-    def meaning(self, kind, dim, other, reduction, axes, sizes, inputs, places, of, at_root, root):  # noqa: ANN001, ANN202
+    def meaning(
+        self,
+        kind,
+        dim,
+        other,
+        reduction,
+        axes,
+        sizes,
+        inputs,
+        places,
+        of,
+        at_root,
+        root,
+    ):
         """The attributes of an operation, and what it is defined to give."""
         ranks, n = range(self.ranks), math.prod(sizes)
         if kind == "all_gather":
@@ -153,7 +180,11 @@ class Generator:
             return f"scatter_axis = {dim} root = {root}", values
         # A shift along one axis of the group.
         axis = self.rng.choice(axes)
-        length, offset, rotate = self.grid.shape[axis], self.rng.randint(-3, 3), self.rng.random() < 0.5
+        length, offset, rotate = (
+            self.grid.shape[axis],
+            self.rng.randint(-3, 3),
+            self.rng.random() < 0.5,
+        )
         values = []
         for coordinates in self.grid.coordinates:
             at = list(coordinates)
@@ -162,7 +193,10 @@ class Generator:
                 at[axis] %= length
             source = self.grid.rank_of.get(tuple(at)) if 0 <= at[axis] < length else None
             values.append(None if source is None else inputs[source])
-        return f"shift_axis = {axis} offset = {offset}{' rotate' if rotate else ''}", values
+        return (
+            f"shift_axis = {axis} offset = {offset}{' rotate' if rotate else ''}",
+            values,
+        )
 
     def input(self, number: int, shape_of: Tensor) -> str:
         """1 + (7 * rank + 3 * (sum of the index) + number) % 5, computed by each rank."""
@@ -184,7 +218,18 @@ class Generator:
         return f"  %n{number} = arith.constant {number} : index\n" + "\n".join(lines) + "\n"
 
 
-KINDS = ["all_gather", "all_reduce", "all_slice", "reduce_scatter", "all_to_all", "broadcast", "gather", "reduce", "scatter", "shift"]
+KINDS = [
+    "all_gather",
+    "all_reduce",
+    "all_slice",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "gather",
+    "reduce",
+    "scatter",
+    "shift",
+]
 
 
 def program(seed: int) -> tuple[str, list[Case], int]:
@@ -214,7 +259,15 @@ def wrong(seed: int, comm_run: Path) -> str | None:
     """What is wrong with a program; none if all ranks get what is defined."""
     text, cases, ranks = program(seed)
     with tempfile.TemporaryDirectory() as folder:
-        command = [comm_run, "-", "--ranks", str(ranks), "--output", folder, f"--passes={PASSES}"]
+        command = [
+            comm_run,
+            "-",
+            "--ranks",
+            str(ranks),
+            "--output",
+            folder,
+            f"--passes={PASSES}",
+        ]
         run = subprocess.run(command, input=text, capture_output=True, text=True)
         if run.returncode:
             return f"{text}{run.stderr}"

@@ -6,7 +6,7 @@
 // RUN: sed 's/^module {/module attributes {comm.no_effects = ["hlo"]} {/' %t/unknown.mlir > %t/dialect.mlir
 // RUN: comm-opt %t/dialect.mlir --allow-unregistered-dialect --reorder-comm-overlap -o %t/out.mlir 2>&1 | FileCheck %s --check-prefix=KNOWN
 // RUN: sed 's/"hlo.tanh"(%%h)/"hlo.tanh"(%%h) {comm.no_effects}/' %t/unknown.mlir > %t/one.mlir
-// RUN: comm-opt %t/one.mlir --allow-unregistered-dialect --reorder-comm-overlap -o /dev/null 2>&1 | FileCheck %s --check-prefix=ONE
+// RUN: comm-opt %t/one.mlir --allow-unregistered-dialect --reorder-comm-overlap=memory-budget-ratio=1 -o /dev/null 2>&1 | FileCheck %s --check-prefix=ONE
 
 // RUN: comm-opt %t/memory.mlir --allow-unregistered-dialect --reorder-comm-overlap -o /dev/null 2>&1 | FileCheck %s --check-prefix=MEMORY
 

@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Conversion/Stablehlo.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"
@@ -69,6 +70,7 @@ static int optMain(int argc, char **argv) {
   mlir::registerAllExtensions(registry);
   commsched::registerAllDialects(registry);
   commsched::registerAllExtensions(registry);
+  commsched::registerStablehloNames(registry);
   if (!commsched::asksForShortHelp(argc, argv))
     mlir::registerAllPasses();
   commsched::registerAllPasses();

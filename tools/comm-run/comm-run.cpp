@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Environment.h"
+#include "CommSched/Conversion/Stablehlo.h"
 #include "CommSched/Execution/MeasuredTimeline.h"
 #include "CommSched/Execution/PredictionTable.h"
 #include "CommSched/Execution/Session.h"
@@ -546,6 +547,7 @@ static int runMain(int argc, char **argv) {
   mlir::registerAllToLLVMIRTranslations(registry);
   commsched::registerAllDialects(registry);
   commsched::registerAllExtensions(registry);
+  commsched::registerStablehloNames(registry);
   commsched::registerAllPasses();
   mlir::registerTransformsPasses();
   mlir::shard::registerShardPasses();

@@ -37,6 +37,33 @@ def ConvertShardToComm : Pass<"convert-shard-to-comm", "mlir::ModuleOp"> {
                            "mlir::tensor::TensorDialect"];
 }
 
+def ConvertStablehloToComm : Pass<"convert-stablehlo-to-comm", "mlir::ModuleOp"> {
+  let summary = "convert collectives of StableHLO in MLIR's generic form";
+  let description = [{
+    The pass takes a program of StableHLO and Shardy, such as JAX lowers `jax.shard_map` to, in MLIR's generic form. It needs
+    neither dialect: operations are known by their names, so `--allow-unregistered-dialect` suffices.
+
+    - `sdy.manual_computation` is replaced by its body. The arguments and the results of the function become those of one process.
+      All axes of the mesh have to be manual, and a function with a manual computation computes nothing outside of it, because only
+      XLA's partitioner knows how to divide that.
+    - `stablehlo.while`, `if` and `case` become operations of the scf dialect; a loop that counts between constants an `scf.for`.
+    - Collectives become a start and its wait. Groups get the names of the axes of the mesh along which they are. A permute is
+      one in the smallest groups along axes that have the same pairs.
+    - All other operations stay. Their effects and costs are known by their names (docs/guide/Dialects.md).
+
+    | of StableHLO | of comm | processes of a group |
+    |---|---|---|
+    | `all_gather`, `all_reduce`, `reduce_scatter` | the operation of the same name | without a channel, replicas; with one, replicas and all their partitions; with `use_global_device_ids`, replica * partitions + partition |
+    | `all_to_all`, `collective_broadcast`, `collective_permute` | `all_to_all`, `broadcast` from the first of the group, `permute` | without a channel, replicas; with one, partitions |
+
+    Groups are a matrix of numbers; -1 fills rows, and no numbers mean one group of all. The reduction is recognized by its region.
+    Refused, each with a diagnostic that says what was expected: groups that differ in size or leave a process out, other reductions, and
+    `send`, `recv`, `infeed` and `outfeed`.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "comm::CommDialect", "mlir::scf::SCFDialect",
+                           "mlir::tensor::TensorDialect"];
+}
+
 def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
   let summary = "bufferize a program with collectives";
   let description = [{

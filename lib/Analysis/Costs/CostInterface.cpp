@@ -22,11 +22,6 @@ using namespace commsched::comm;
 
 #include "CommSched/Analysis/CostInterface.cpp.inc"
 
-/// Operations that a transcendental function counts. On NVIDIA GPUs of compute capability 8 and 9, a multiprocessor
-/// completes 16 special functions per cycle, and 128 fused multiply-adds of two operations each (CUDA C++ Programming
-/// Guide, arithmetic instructions).
-static constexpr int64_t kTranscendentalFlops = 16;
-
 Bytes OpWork::bytes() const { return commsched::detail::addAmounts(bytesRead, bytesWritten); }
 
 ElementType commsched::elementTypeOf(Type type) {
@@ -98,7 +93,7 @@ int64_t commsched::flopsPerElement(Operation *op) {
   return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::FloorOp, math::RoundOp, math::RoundEvenOp, math::TruncOp,
              math::CopySignOp>(op)
              ? 1
-             : kTranscendentalFlops;
+             : commsched::detail::kTranscendentalFlops;
 }
 
 void commsched::registerCostModels(DialectRegistry &registry) {

@@ -17,6 +17,11 @@
 
 namespace commsched::detail {
 
+/// Operations that a transcendental function counts. On NVIDIA GPUs of compute capability 8 and 9, a multiprocessor
+/// completes 16 special functions per cycle, and 128 fused multiply-adds of two operations each (CUDA C++ Programming
+/// Guide, arithmetic instructions).
+inline constexpr int64_t kTranscendentalFlops = 16;
+
 /// An external model: a function of the operation gives the work.
 template <typename Op, OpWork (*work)(Op, const OperationCosts &)>
 struct FunctionModel : CostOpInterface::ExternalModel<FunctionModel<Op, work>, Op> {

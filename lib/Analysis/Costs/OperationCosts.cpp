@@ -15,6 +15,7 @@
 #include "CommSched/Machine/Rounding.h"
 #include "FusedCollectives.h"
 #include "NodeDemands.h"
+#include "StablehloCosts.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -216,6 +217,8 @@ OpWork OperationCosts::learn(Operation *op, OpCostSource &source) const {
     source = OpCostSource::Free;
     return OpWork::view();
   }
+  if (std::optional<OpWork> work = getStablehloWork(op))
+    return *work;
   if (std::optional<Ns> time = costs.hasMeasuredOps() ? costs.measuredOp(getTableName(op)) : std::nullopt) {
     source = OpCostSource::Table;
     return timed(*time);

@@ -42,9 +42,32 @@ static bool takesValuesOnly(Operation *op) {
   return llvm::all_of(op->getOperandTypes(), isValue) && llvm::all_of(op->getResultTypes(), isValue);
 }
 
+/// Returns true if the name of an operation says that it computes values from values.
+static bool isKnownByName(Operation *op) {
+  StringRef name = op->getName().getStringRef();
+  if (!name.consume_front("stablehlo.") && !name.consume_front("chlo."))
+    return false;
+  if (name == "custom_call") {
+    auto hasSideEffect = op->getAttrOfType<BoolAttr>("has_side_effect");
+    return !hasSideEffect || !hasSideEffect.getValue();
+  }
+  return !llvm::is_contained({"infeed", "outfeed", "send", "recv", "rng"}, name);
+}
+
+bool comm::isForeignView(Operation *op) {
+  StringRef name = op->getName().getStringRef();
+  return (name == "stablehlo.reshape" || name == "stablehlo.optimization_barrier") &&
+         op->getNumOperands() == op->getNumResults();
+}
+
 /// Returns true if the attribute says that an operation has no effects.
 static bool isDeclared(Operation *op) {
-  if (op->getNumRegions() > 0 || !takesValuesOnly(op))
+  if (!takesValuesOnly(op))
+    return false;
+  // Its regions are visited on their own.
+  if (isKnownByName(op))
+    return true;
+  if (op->getNumRegions() > 0)
     return false;
   if (isa_and_present<UnitAttr>(op->getDiscardableAttr(comm::kNoEffectsAttrName)))
     return true;

@@ -1,13 +1,16 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Converts HLO text to a serialized module and back, with the parser and the printer of jaxlib.
+"""Converts programs between the forms of XLA and of CommSched, with the parsers and the printers of jaxlib.
 
     python -m commsched.jax.convert module.txt module.pb
     python -m commsched.jax.convert module.pb module.txt
+    python -m commsched.jax.convert step.txt step.mlir
 
-The input is text if it begins with `HloModule`, as `compiled.as_text()` and XLA's --xla_dump_to print it. The tools of
-CommSched read serialized modules.
+The input is HLO text if it begins with `HloModule`, as `compiled.as_text()` and XLA's --xla_dump_to print it. The
+tools of CommSched read serialized modules. It is StableHLO if the output is called .mlir: `lowered.as_text()` then
+becomes MLIR's generic form, which `comm-opt --allow-unregistered-dialect --convert-stablehlo-to-comm` reads without
+knowing StableHLO.
 """
 
 from __future__ import annotations
@@ -38,6 +41,21 @@ def to_bytes(text: str) -> bytes:
 def to_text(module: bytes) -> str:
     """A serialized HloModuleProto as HLO text, to read: it lacks the number of devices."""
     return _xla().HloModule.from_serialized_hlo_module_proto(module).to_string()
+
+
+def to_generic(text: str) -> str:
+    """A program of StableHLO, as `lowered.as_text()` prints it, in MLIR's generic form. With `debug_info=True`
+    there, it has the places in the Python program. Raises a ValueError if the text has a fault.
+    """
+    make_context = importlib.import_module("jax.interpreters.mlir").make_ir_context
+    ir = importlib.import_module("jaxlib.mlir.ir")
+    with make_context():
+        try:
+            module = ir.Module.parse(text)
+        except ir.MLIRError as error:
+            raise ValueError(str(error)) from error
+        generic: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=" loc(" in text)
+    return generic
 
 
 def _xla() -> Any:
@@ -73,13 +91,15 @@ def _message(field: int, content: bytes) -> bytes:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("input", type=pathlib.Path, help="HLO text or a serialized HloModuleProto")
+    parser.add_argument("input", type=pathlib.Path, help="HLO text, a serialized HloModuleProto, or text of StableHLO")
     parser.add_argument("output", type=pathlib.Path, help="the file that is written, in the other form")
     arguments = parser.parse_args()
     try:
         given = arguments.input.read_bytes()
         if given.lstrip().startswith(b"HloModule"):
             arguments.output.write_bytes(to_bytes(given.decode()))
+        elif arguments.output.suffix == ".mlir":
+            arguments.output.write_text(to_generic(given.decode()))
         else:
             arguments.output.write_text(to_text(given))
     except (ImportError, OSError, RuntimeError, ValueError) as error:
