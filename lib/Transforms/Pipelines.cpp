@@ -10,6 +10,7 @@
 #include "CommSched/Support/NearestName.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "ForeignOperations.h"
 #include "PipelineOptions.h"
 #include "PlaceCheck.h"
 #include "mlir/Pass/PassManager.h"
@@ -326,6 +327,7 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
                 !options.searchLogFile.empty() || !options.certificateFile.empty() || !options.explain.empty();
   if (!collector && report)
     collector = std::make_shared<ReportCollector>(makeReportOptions(options, *memory));
+  manager.addPass(createForeignOperationsPass(options.assumePure));
   if (!options.paretoFile.empty())
     manager.addPass(makePareto(options));
   if (collector)

@@ -40,6 +40,9 @@ class LLVMDialect;
 namespace memref {
 class MemRefDialect;
 } // namespace memref
+namespace mpi {
+class MPIDialect;
+} // namespace mpi
 namespace scf {
 class SCFDialect;
 } // namespace scf

@@ -41,7 +41,8 @@ def ConvertStablehloToComm : Pass<"convert-stablehlo-to-comm", "mlir::ModuleOp">
   let summary = "convert collectives of StableHLO in MLIR's generic form";
   let description = [{
     The pass takes a program of StableHLO and Shardy, such as JAX lowers `jax.shard_map` to, in MLIR's generic form. It needs
-    neither dialect: operations are known by their names, so `--allow-unregistered-dialect` suffices.
+    neither dialect: operations are known by their names. `comm-opt` reads such programs as they are; other tools need
+    `--allow-unregistered-dialect`.
 
     - `sdy.manual_computation` is replaced by its body. The arguments and the results of the function become those of one process.
       All axes of the mesh have to be manual, and a function with a manual computation computes nothing outside of it, because only
@@ -62,6 +63,30 @@ def ConvertStablehloToComm : Pass<"convert-stablehlo-to-comm", "mlir::ModuleOp">
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "comm::CommDialect", "mlir::scf::SCFDialect",
                            "mlir::tensor::TensorDialect"];
+}
+
+def ConvertCommToMpi : Pass<"convert-comm-to-mpi", "mlir::ModuleOp"> {
+  let summary = "convert collectives on buffers to upstream's mpi dialect";
+  let description = [{
+    The pass runs on buffers, after `comm-bufferize`. Each group becomes a communicator (`mpi.comm_split`) in each function that uses
+    it, `comm.rank` the rank in `mpi.comm_world`. The program that calls the functions initializes MPI.
+
+    The mpi dialect of LLVM 22 has no non-blocking collective, so a future becomes the requests of non-blocking messages, and its wait
+    waits for all of them:
+
+    | of comm | of mpi |
+    |---|---|
+    | `send`, `recv` | `isend`, `irecv` |
+    | `all_gather`, `all_to_all`, both along dimension 0 | `isend` and `irecv` with every other rank of the group, and a copy |
+    | `permute` in which every place is a source and a target | `irecv` and `isend` |
+    | `all_reduce` with sum, product, min or max | `allreduce`, which blocks at the start |
+    | `barrier` | `barrier`, which blocks at the start |
+
+    All others are refused with this list. So are buffers that are not contiguous or have no static shape, and futures without exactly
+    one wait. LLVM 22 itself lowers `comm_rank`, `comm_split`, `allreduce`, `send` and `recv` of the mpi dialect to calls, but not `isend`,
+    `irecv`, `wait` and `barrier` (docs/guide/Dialects.md).
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect", "mlir::mpi::MPIDialect"];
 }
 
 def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {

@@ -76,6 +76,9 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
       llvm::cl::values(clEnumValN(LoopPipelining::Keep, "keep", "no"),
                        clEnumValN(LoopPipelining::Pipeline, "pipeline",
                                   "run collectives of loops in other iterations where that is faster"))};
+  ListOption<std::string> assumePure{
+      *this, "assume-pure",
+      llvm::cl::desc("dialects and operations without effects, added to the module's comm.no_effects")};
   Option<bool> multiStream{*this, "multi-stream", llvm::cl::init(false),
                            llvm::cl::desc("run comm-multi-stream after all other passes")};
   Option<int64_t> effort{

@@ -34,15 +34,19 @@ using namespace commsched;
 using namespace commsched::comm;
 using namespace commsched::stablehlo;
 
-/// The processes that the module's attributes count, or else one partition for each place of the mesh.
+/// The processes that the module's attributes count. A program that was lowered for a mesh without devices
+/// (jax.sharding.AbstractMesh) counts one partition; it has as many as the mesh has places.
 static Processes readProcesses(ModuleOp module, const MeshAxes &mesh) {
   Processes processes;
+  int64_t places = 1;
   for (int64_t size : mesh.sizes)
-    processes.partitions *= size;
+    places *= size;
   if (auto partitions = module->getAttrOfType<IntegerAttr>("mhlo.num_partitions"))
     processes.partitions = partitions.getInt();
   if (auto replicas = module->getAttrOfType<IntegerAttr>("mhlo.num_replicas"))
     processes.replicas = replicas.getInt();
+  if (processes.ranks() == 1)
+    processes.partitions = places;
   return processes;
 }
 
