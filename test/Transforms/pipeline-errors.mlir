@@ -28,6 +28,6 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
 // The whole function is not printed behind it.
 // LIMIT-NOT: see current operation
 // NEGATIVE: error: reorder-comm-overlap: memory-limit-bytes=-7: expected a number of bytes, or -1 for no limit
-// OPTION: error: reorder-comm-overlap: unknown option 'no-such-option'; expected allow-reassociation, bucket-cap-bytes, {{.*}} or timeline-file{{$}}
+// OPTION: error: reorder-comm-overlap: unknown option 'no-such-option'; expected allow-reassociation, assume-pure, bucket-cap-bytes, {{.*}} or timeline-file{{$}}
 // VALUE: error: reorder-comm-overlap: objective=none: expected robust, regret or makespan{{$}}
 // PROFILE: error: machine 'nowhere': expected the path of a .json file or one of 

@@ -19,10 +19,10 @@ class DialectRegistry;
 
 namespace commsched {
 
-/// Registers dialects without operations under the names `stablehlo`, `chlo` and `sdy`, in which every operation, attribute and
-/// type is allowed and has no meaning. A body of such an operation may then call the functions of the module, which MLIR
-/// refuses in operations of unknown dialects, because these could be symbol tables. Not for registries that have the real
-/// dialects: MLIR ends the program if two dialects have one name.
+/// Registers dialects without operations under the names `stablehlo`, `chlo` and `sdy`, in which every operation,
+/// attribute and type is allowed and has no meaning. A body of such an operation may then call the functions of the
+/// module, which MLIR refuses in operations of unknown dialects, because these could be symbol tables. Not for
+/// registries that have the real dialects: MLIR ends the program if two dialects have one name.
 void registerStablehloNames(mlir::DialectRegistry &registry);
 
 } // namespace commsched

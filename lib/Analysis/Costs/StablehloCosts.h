@@ -16,8 +16,9 @@
 
 namespace commsched::detail {
 
-/// The work of an operation of StableHLO or CHLO, each as a kernel of its own: nobody knows yet what XLA fuses. None for
-/// operations that the model does not know, and those of other dialects. O(operands), or O(operations in its regions).
+/// The work of an operation of StableHLO or CHLO, each as a kernel of its own: nobody knows yet what XLA fuses. None
+/// for operations that the model does not know, and those of other dialects. O(operands), or O(operations in its
+/// regions).
 std::optional<OpWork> getStablehloWork(mlir::Operation *op);
 
 } // namespace commsched::detail
