@@ -1,4 +1,4 @@
-//===- MultiStreamTest.cpp - Several streams against the rule of PyTorch's pass ---------------===//
+//===- MultiStreamTest.cpp - Several streams against MultiStreamSchedulePass --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -88,7 +88,7 @@ func.func @hybrid(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<16
 comm.group @dp #comm.iota<[1, 4]>
 
 // Tests that a computation that a start needs has one event, recorded directly after it, and that a dependence through a
-// view, which is on no stream, is kept. PyTorch's pass loses it.
+// view, which is on no stream, is kept. MultiStreamSchedulePass loses it.
 // CHECK-LABEL: func.func @through_a_view
 // CHECK-NEXT: comm.compute "a"
 // CHECK-NEXT: %[[E:.*]] = comm.record on 0

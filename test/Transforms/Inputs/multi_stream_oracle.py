@@ -7,7 +7,7 @@
 #===---------------------------------------------------------------------------------------------------------------===#
 #
 # Makes random programs of computations, hybrids, collectives and views, runs the pass on them, and compares the stream
-# and the predicted times of each operation and the sums with the rule of PyTorch's MultiStreamSchedulePass. What a node
+# and the predicted times of each operation and the sums with the rule of MultiStreamSchedulePass. What a node
 # depends on through views and waits counts as its own input. The pass runs without its gate, which shows the makespan of
 # every plan, and with it: then a plan is carried out if the rule applies it and it is not slower than the input.
 #

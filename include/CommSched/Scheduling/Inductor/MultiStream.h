@@ -8,8 +8,8 @@
 //
 // List scheduling by upward rank on several streams: HEFT (Topcuoglu, Hariri, Wu: Performance-Effective and
 // Low-Complexity Task Scheduling for Heterogeneous Computing, 2002), with the roles, synchronisation costs and the gate
-// of PyTorch's MultiStreamSchedulePass. The order of the program is not changed; nodes get streams, and events between
-// them.
+// of MultiStreamSchedulePass, a pass of the simulator tensor_cast. The order of the program is not changed; nodes get
+// streams, and events between them.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_MULTISTREAM_H
@@ -28,8 +28,8 @@ enum class StreamRole : uint8_t {
   Comm,
   /// Compute streams; occupies both.
   Hybrid,
-  /// On no stream, and takes no time: waits, views, terminators. Dependences through it count (PyTorch's pass loses
-  /// them).
+  /// On no stream, and takes no time: waits, views, terminators. Dependences through it count (that pass
+  /// loses them).
   Transparent,
 };
 
@@ -56,8 +56,8 @@ struct MultiStreamOptions {
   Ns syncOverhead = 0;
   /// The least that a node costs, ns; positive, so that a node's rank exceeds those of its users.
   Ns minCost = 1000;
-  /// One resource per role, as PyTorch's pass has it: two compute streams never compute at the same time, and more
-  /// streams only move the synchronisation. Otherwise a stream is limited by itself alone.
+  /// One resource per role, as MultiStreamSchedulePass has it: two compute streams never compute at the same time, and
+  /// more streams only move the synchronisation. Otherwise a stream is limited by itself alone.
   bool sharesResources = true;
 };
 
