@@ -41,6 +41,7 @@
 #include <mutex>
 
 using namespace mlir;
+using commsched::toBuffer;
 
 namespace {
 
@@ -418,6 +419,10 @@ CommSchedBuffer commschedModuleListDataflow(CommSchedModule *module) {
         if (!op.hasTrait<OpTrait::IsTerminator>())
           writeDataflow(json, op, numbers);
     });
+    json.attributeBegin("returned");
+    writeNumbers(json, llvm::map_to_vector(function.front().getTerminator()->getOperands(),
+                                           [&](Value value) { return numbers.lookup(value); }));
+    json.attributeEnd();
   };
   json.object([&] {
     json.attributeArray("functions", [&] {

@@ -86,10 +86,11 @@ class DataflowOperation(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Dataflow:
-    """The shapes of a function's arguments, and the operations of its entry block."""
+    """The shapes of a function's arguments, the operations of its entry block, and the values that it returns."""
 
     arguments: tuple[Shape, ...]
     operations: list[DataflowOperation]
+    returned: tuple[int, ...]
 
 
 class Program:
@@ -161,7 +162,9 @@ class Program:
         """The operations of `operations` with their operands and results. Indexed by function."""
         functions = json.loads(self._program.list_dataflow())["functions"]
         return {
-            f["name"]: Dataflow(_shapes(f["arguments"]), [_dataflow_operation(entry) for entry in f["ops"]])
+            f["name"]: Dataflow(
+                _shapes(f["arguments"]), [_dataflow_operation(entry) for entry in f["ops"]], tuple(f["returned"])
+            )
             for f in functions
         }
 

@@ -48,7 +48,8 @@ static void testDataflow(void) {
   CHECK(strstr(flow.data, "[\"arith.constant\",[],[],[1],[null],[]]") != NULL);
   CHECK(strstr(flow.data, "[\"comm.all_gather\",[],[0],[2],[[16]],[]]") != NULL);
   CHECK(strstr(flow.data, "[\"comm.wait\",[],[2],[3],[[16]],[]]") != NULL);
-  CHECK(strstr(flow.data, "return") == NULL);
+  CHECK(strstr(flow.data, "return\"") == NULL);
+  CHECK(strstr(flow.data, "\"returned\":[3]") != NULL);
   commschedBufferDestroy(flow);
   commschedModuleDestroy(module);
   commschedContextDestroy(context);

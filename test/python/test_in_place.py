@@ -13,8 +13,8 @@ from conftest import trace
 
 import commsched.torch as ct
 import gloo
+from commsched.torch.apply.snapshot import Snapshot
 from commsched.torch.inductor import gate, hooks, in_place, passes
-from commsched.torch.inductor.snapshot import Snapshot
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 ATEN = dict(fx_graph_cache=False, fallback_by_default=True, allow_buffer_reuse=False, inplace_buffers=False)

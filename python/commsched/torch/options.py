@@ -32,8 +32,9 @@ PIPELINE = "reorder-comm-overlap"
 ALIGN_COSTS = "comm-align-costs"
 # A pass that changes nothing: the report of the pipeline measures the graph as it is.
 MEASURES = "comm-report{table=false}"
-# The passes of this project whose effects an FX graph can hold: another order, and merged collectives.
-CARRIED = {
+# The passes of this project that decide about order and merged collectives. Those that follow each other are one
+# pipeline.
+ORDERING = {
     ALIGN_COSTS,
     "comm-bucket",
     "comm-order-collectives",
@@ -48,10 +49,23 @@ CARRIED = {
     "comm-sink-waits-preserving-peak-memory",
     "comm-verify",
 }
+# The passes of this project that change operations such that an FX graph can hold the result.
+REWRITING = {"comm-reinplace-all-gather", "comm-remove-unsharded-param-usage"}
+# Indexed by pass: why an FX graph cannot hold what it does. The reason of all others is that they make operations that
+# are not operators of PyTorch.
+REFUSED = {
+    "comm-multi-stream": "PyTorch runs collectives on a stream of their group, and other streams are those that the "
+    "user's code names",
+    "comm-plan-memory": "the option memory_plan decides before a step is cut into two graphs",
+    "comm-realize-buffers": "Inductor decides which buffers collectives use",
+    "comm-split-strands": "the option strands splits graphs",
+}
 # The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
 Estimation = Callable[..., "float | None"]
+# A pass of the user's own: it changes a program, or returns another one, as an object or as text.
+Function = Callable[[program.Program], "program.Program | str | None"]
 NS_PER_MS = 1_000_000
 
 
@@ -76,7 +90,7 @@ class OptionArguments(TypedDict, total=False):
     compute_spread_permille: int
     strands: str | int
     allow_reassociation: bool
-    passes: Sequence[str]
+    passes: Sequence[str | Function]
     donated: str | Sequence[str]
     runtime_estimation: Estimation | None
     fusion: bool
@@ -117,7 +131,7 @@ class Options:
     compute_spread_permille: int = 0
     strands: str | int = "off"
     allow_reassociation: bool = False
-    passes: Sequence[str] = ()
+    passes: Sequence[str | Function] = ()
     donated: str | Sequence[str] = "auto"
     runtime_estimation: Estimation | None = None
     fusion: bool = True
@@ -172,20 +186,50 @@ class Options:
             )
 
     def _check_passes(self) -> None:
-        if isinstance(self.passes, str):
+        if isinstance(self.passes, str) or callable(self.passes):
             raise ValueError(f"passes: expected a list of passes, got {self.passes!r}")
         for entry in self.passes:
+            if callable(entry):
+                continue
             if not isinstance(entry, str):
-                raise ValueError(f"passes: expected names of passes, got {entry!r}")
-            names = re.findall(r"[a-z][a-z0-9-]*", re.sub(r"{[^}]*}", "", entry))
-            for name in names:
-                if name.startswith("comm-") and name not in CARRIED or name == PIPELINE:
+                raise ValueError(f"passes: expected names of passes, or functions of a Program, got {entry!r}")
+            for name in _names(entry):
+                if name == PIPELINE or name.startswith("comm-") and name not in ORDERING | REWRITING:
+                    why = REFUSED.get(name, "it makes operations that PyTorch does not have")
                     raise ValueError(
-                        f"passes: expected passes whose effects an FX graph can hold ({', '.join(sorted(CARRIED))}), "
-                        f"got {name!r}"
+                        f"passes: {name} has no effect that an FX graph can hold: {why}. Those that have are "
+                        f"{', '.join(sorted(ORDERING | REWRITING))}"
                     )
         if self.aligns() and self.strands != "off":  # Ranks take splits over without aligning costs.
             raise ValueError(f"strands: expected 'off' with the pass {ALIGN_COSTS}, got {self.strands!r}")
+
+    def stages(self) -> list[Stage]:
+        """The passes as stages, each of which is carried out on the graph before the next one begins.
+
+        A stage is passes that order and merge, one pass that rewrites operations, or one function. Every stage but
+        those of functions begins with the alignment of costs, if there is one.
+        """
+        aligned = [entry for entry in self.passes if isinstance(entry, str) and ALIGN_COSTS in entry]
+        stages: list[Stage] = []
+        for entry in self.passes:
+            if entry in aligned:
+                continue
+            orders = isinstance(entry, str) and ORDERING.issuperset(_names(entry))
+            if orders and stages and not stages[-1].rewrites:
+                stages[-1].passes.append(entry)
+            else:
+                stages.append(Stage([entry], not orders))
+        for stage in stages:
+            if not stage.rewrites:
+                stage.passes[:0] = aligned
+        return stages or [Stage([*aligned], False)]
+
+    def of_stage(self, stage: Stage) -> Options:
+        """The options of one stage. Those that none of its passes reads are left out, if another stage reads them."""
+        options = dataclasses.replace(self, passes=stage.passes)
+        if any(isinstance(entry, str) and s in entry for entry in stage.passes for s in _SEARCHES):
+            return options
+        return dataclasses.replace(options, objective="robust", effort=None)
 
     def refuse_tuning(self, where: str) -> None:
         """Raises ValueError if `tune` is set: `where` cannot run two variants of a graph."""
@@ -220,7 +264,7 @@ class Options:
         if self.objective != "robust" or self.scenarios:
             settings += [f"{name.replace('_', '-')}={getattr(self, name)}" for name in ("objective", *NOISE)]
         if self.passes:
-            settings.append(f"passes={','.join(self.passes)}")
+            settings.append(f"passes={','.join(map(str, self.passes))}")
         if report_file:
             settings += [f"report-file={option_value(report_file)}", "table=false"]
         return f"{PIPELINE}{{{' '.join(settings)}}}"
@@ -230,28 +274,29 @@ class Options:
         readers = READERS.get(name)
         if readers is None:
             return True
-        return any(reader in entry for entry in self.passes or SOLVER for reader in readers)
+        named = [entry for entry in self.passes if isinstance(entry, str)]
+        return any(reader in entry for entry in (named if self.passes else SOLVER) for reader in readers)
 
     def key(self) -> str | None:
-        """A hash of everything that decides the generated code of a graph. None with a user's estimator, and if costs
-        are aligned: then they are those of other ranks as well.
+        """A hash of everything that decides the generated code of a graph. None with a user's estimator or function,
+        and if costs are aligned: then they are those of other ranks as well.
 
         It covers the options, the profile, the library and the sources of this package by their contents, the rank of
         this process, and the ranks of each group. The rank is in the code: a packed gather writes into its own slice.
-        Nothing is known of a user's estimator.
+        Nothing is known of a user's estimator or function.
         """
         shared = self.shared_key()
-        if shared is None or self.aligns():
+        if shared is None or self.aligns() or any(map(callable, self.passes)):
             return None
         return hashlib.sha256(f"{shared} {json.dumps(_job(), default=str)}".encode()).hexdigest()
 
     def aligns(self) -> bool:
         """Whether all ranks schedule by the medians of their costs."""
-        return any(ALIGN_COSTS in entry for entry in self.passes)
+        return any(isinstance(entry, str) and ALIGN_COSTS in entry for entry in self.passes)
 
     def unchanged(self) -> Options:
         """The options that measure a graph by the same costs and leave it as it is."""
-        aligned = [entry for entry in self.passes if ALIGN_COSTS in entry]
+        aligned = [entry for entry in self.passes if isinstance(entry, str) and ALIGN_COSTS in entry]
         # The pipeline refuses options that none of its passes reads.
         searching: dict[str, Any] = {"effort": None, "bucket_cap_bytes": None, "objective": "robust"}
         return dataclasses.replace(self, bucketing=False, strands="off", passes=(*aligned, MEASURES), **searching)
@@ -267,11 +312,38 @@ class Options:
         if self.runtime_estimation is not None:
             return None
         described = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        described["passes"] = [name_of(entry) for entry in self.passes]
         path = machine_file(self.machine)
         # The contents count, not the place: ranks of several nodes may have the same profile in different places.
         described["machine"] = path.read_text() if path else None
         described["version"] = [__version__, program.version(), _content()]
         return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclasses.dataclass
+class Stage:
+    """Passes that run over one module of a graph.
+
+    Args:
+        rewrites: whether they may change operations, and not only their order and which collectives are merged.
+    """
+
+    passes: list[str | Function]
+    rewrites: bool
+
+
+def name_of(entry: str | Function) -> str:
+    """A pass in words: its name with its options, or the name of a function with that of its module."""
+    if isinstance(entry, str):
+        return entry
+    kind = entry if hasattr(entry, "__qualname__") else type(entry)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _names(entry: str) -> list[str]:
+    """The names of the passes in an entry, which may be a nested pipeline, without those of its anchors."""
+    names = re.findall(r"[a-z][a-z0-9-]*(?:\.[a-z0-9_]+)?", re.sub(r"{[^}]*}", "", entry))
+    return [name for name in names if "." not in name]
 
 
 def option_value(value: str | os.PathLike) -> str:

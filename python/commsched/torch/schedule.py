@@ -19,10 +19,12 @@ from .apply.memory import OverLimit, peak_of
 from .apply.plan import Bucket, Plan, PlanError, Unmergeable, read_plan
 from .apply.readers import unmergeable
 from .apply.rewrite import apply_plan
-from .options import OptionArguments, Options
+from .apply.snapshot import Snapshot
+from .options import OptionArguments, Options, Stage, name_of
 from .ranks.agreement import changed_from, sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
 from .reporting import Unscheduled, strict
+from .rewriting import rewrite_graph
 from .semantics.landing import prepare
 from .semantics.operators import guessed_sizes
 from .solving import FUNCTION, Imported, imported
@@ -30,6 +32,8 @@ from .strands.decision import in_strands
 
 # How often the collectives of the largest buckets at a peak above the limit are kept apart. Each time costs a schedule.
 MOST_APART = 3
+# The fields of a report that measure a graph.
+MEASURED = ("makespan_ns", "exposed_ns", "peak_bytes")
 # Takes a decision about a program.
 Agree = Callable[[Decision], None]
 
@@ -53,9 +57,8 @@ def _collector_waits() -> Iterator[None]:
 def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree: Agree | None = None) -> dict:
     """Schedules `graph` in place and returns its report.
 
-    Collectives whose results would need copies if they were merged are kept apart (`readers`). The memory of the
-    result is counted once more, from its nodes. If it is above the limit, the graph is scheduled again in other ways
-    (`_again`).
+    Each stage of the passes is carried out on the graph before the next one begins (`Options.stages`). The report is
+    of all of them: its numbers behind are those of the last stage, or of the graph if that stage rewrites operations.
 
     Args:
         fused: Inductor is going to fuse nodes of the graph into kernels. They are scheduled as kernels, and their
@@ -64,6 +67,65 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree
         agree: is told the decision before it is carried out, and may raise Disagreed. The graph is unchanged then.
 
     Raises:
+        Unscheduled: the graph could not be scheduled. It is unchanged.
+    """
+    stages = options.stages()
+    if not any(stage.rewrites for stage in stages):
+        return _order_graph(graph, options, fused, agree)
+    given = Snapshot(graph)
+    try:
+        return _in_stages(graph, options, stages, fused, agree)
+    except Exception:
+        given.restore()
+        raise
+
+
+def _in_stages(graph: fx.Graph, options: Options, stages: list[Stage], fused: bool, agree: Agree | None) -> dict:
+    """Carries out the stages one after the other. If one fails, the graph is half changed.
+
+    Raises:
+        Disagreed, Unscheduled.
+    """
+    measure = options.unchanged()
+    before = report = _order_graph(graph, measure, fused, None)
+    decision: Decision = tuple(((i,), False) for i in range(len(starts_of(graph))))
+    rows: list[dict] = []
+    merged: list[list[str]] = []
+    for stage in stages:
+        names = [start.name for start in starts_of(graph)]
+        if stage.rewrites:
+            done = rewrite_graph(graph, stage.passes[0], options, fused)
+            rows.append(done.row)
+            own = done.decision
+        else:
+            report = _order_graph(graph, options.of_stage(stage), fused, None)
+            own = report.get("decision", tuple(((i,), False) for i in range(len(names))))
+        merged += [[names[i] for i in members] for members, _ in own if len(members) > 1]
+        decision = _composed(decision, own)
+    if stages[-1].rewrites:
+        report = _order_graph(graph, measure, fused, None)
+    if agree is not None:
+        agree(decision)
+    return {**changed_from(before, report), "rewrites": rows, "buckets": merged, "decision": decision}
+
+
+def _composed(first: Decision, second: Decision) -> Decision:
+    """One decision for two that follow each other. The places of the second one are those of the first one's result."""
+    return tuple(
+        (tuple(i for e in members for i in first[e][0]), packed or any(first[e][1] for e in members))
+        for members, packed in second
+    )
+
+
+def _order_graph(graph: fx.Graph, options: Options, fused: bool, agree: Agree | None) -> dict:
+    """Decides the order of `graph` and which collectives are merged, in place, and returns the report.
+
+    Collectives whose results would need copies if they were merged are kept apart (`readers`). The memory of the
+    result is counted once more, from its nodes. If it is above the limit, the graph is scheduled again in other ways
+    (`_again`).
+
+    Raises:
+        Disagreed.
         Unscheduled: the graph could not be scheduled. It is unchanged.
     """
     apart = unmergeable(graph)
@@ -97,7 +159,8 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree
             reason = refused = error
         except (Unmergeable, Unscheduled) as error:
             reason = error
-    raise Unscheduled(f"the schedule was refused: {reason}") from reason
+    named = f" of {', '.join(map(name_of, options.passes))}" if options.passes else ""
+    raise Unscheduled(f"the schedule{named} was refused: {reason}") from reason
 
 
 def _again(options: Options, refused: OverLimit) -> list[Options]:
@@ -266,6 +329,20 @@ def _prepare(graph: fx.Graph) -> None:
         raise _refusal(error) from error
 
 
+def _as_returned(graph: fx.Graph, options: Options, report: dict) -> dict:
+    """The report with the numbers of the graph that is returned. What the solver expected is in "promised".
+
+    They differ if gathers are merged: for the solver, the copies out of a bucket are one kernel, and in the graph one
+    per member.
+    """
+    if not report.get("buckets"):
+        return report
+    measured = _order_graph(graph, options.unchanged(), False, None)
+    promised = {name: report[name]["after"] for name in MEASURED if name in report}
+    after = {name: {**report[name], "after": measured[name]["after"]} for name in promised}
+    return {**report, **after, "promised": promised}
+
+
 def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> tuple[fx.GraphModule, dict]:
     """Hides the collectives of a post-AOT graph behind its computation, within a limit on memory.
 
@@ -300,7 +377,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         allow_reassociation: whether strands may also split sums over the tokens, such as gradients of weights, whose
             terms are then added in another order. The default is False.
         passes: the passes to run in place of comm-schedule, in order, with or without options, such as
-            "comm-bucket{fsdp-only=true}". A pass whose effect an FX graph cannot hold is refused.
+            "comm-bucket{fsdp-only=true}", and functions of a `Program`, which change it or return another one. A pass
+            whose effect an FX graph cannot hold is refused.
         donated: names of the placeholders that are freed after their last use. The default, "auto", means all but the
             parameters in a backward graph, and none in a forward graph.
         runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, as PyTorch's scheduler takes it.
@@ -323,7 +401,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     try:
         _prepare(gm.graph)
         strands, settings, given = in_strands(gm.graph, settings, schedule_graph)
-        report = {**changed_from(given, schedule_graph(gm.graph, settings)), **strands}
+        report = schedule_graph(gm.graph, settings)
+        report = {**changed_from(given, _as_returned(gm.graph, settings, report)), **strands}
     except Unscheduled as error:
         if strict():
             raise

@@ -68,7 +68,7 @@ class Imported:
         if dist.is_available() and dist.is_initialized():
             self.program.set_gather(gather_costs(), dist.get_world_size())
         first, *others = options.passes
-        if not first.startswith(ALIGN_COSTS):
+        if not isinstance(first, str) or not first.startswith(ALIGN_COSTS):
             return options
         given = first.removeprefix(ALIGN_COSTS).strip("{}")
         if "machine=" not in given:

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch.fx as fx
 
+from ..apply.snapshot import Snapshot
 from ..reporting import survive
 from .gate import Overwritten
 from .in_place import functional_all_reduces, reduce_in_place
-from .snapshot import Snapshot
 
 # The mark of functions that `install` has put into Inductor.
 MARK = "_commsched"

@@ -19,6 +19,7 @@ import torch.fx as fx
 from torch._inductor.custom_graph_pass import CustomGraphPass, CustomSchedulerPass
 
 from .. import reporting
+from ..apply.snapshot import Snapshot
 from ..options import Options
 from ..ranks import agreement, comparison, weights
 from ..reporting import survive
@@ -29,7 +30,6 @@ from ..strands.decision import in_strands
 from . import gate, gloo_lists, hooks, marks
 from .in_place import reduce_in_place
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
-from .snapshot import Snapshot
 
 # The entry of the graph module's `meta` in which `GraphPass` leaves its report for `KernelOrder`.
 META = "commsched"

@@ -28,7 +28,7 @@ class Snapshot:
             for node, target, _, _, _ in self._nodes:
                 if node not in present:
                     again[node] = self.graph.create_node(node.op, target, (), {}, name=node.name)
-                    again[node].meta = node.meta
+                    again[node].meta, again[node].name = node.meta, node.name
 
         def current(node: fx.Node) -> fx.Node:
             return again.get(node, node)
