@@ -466,4 +466,41 @@ MUTATIONS = [
         ('    policy = node.meta.get("recompute") is not None and', "    policy = False and"),
         killer="test_memory_plan.py::test_what_a_policy_fixes_stays",
     ),
+    # Rewrites.
+    mutation(
+        "an operand is replaced across a write",
+        "apply/operands.py",
+        (
+            "                if since < self.index[writer] < at and start_of_wait",
+            "                if False and start_of_wait",
+        ),
+        killer="test_rewrites.py::test_what_a_graph_cannot_hold_is_refused_and_nothing_is_half_done"
+        "[a value that is written in between]",
+    ),
+    mutation(
+        "an operand becomes any other value",
+        "apply/operands.py",
+        ("    return repr((a.args, a.kwargs)) == repr((b.args, b.kwargs))", "    return True"),
+        killer="test_rewrites.py::test_what_a_graph_cannot_hold_is_refused_and_nothing_is_half_done[another operand]",
+    ),
+    mutation(
+        "a gather writes a buffer that somebody reads",
+        "apply/operands.py",
+        ("                if self.index[node] > self.index[start] and not waits:\n", "                if False:\n"),
+        killer="test_rewrites.py::test_what_a_graph_cannot_hold_is_refused_and_nothing_is_half_done"
+        "[a buffer that somebody reads]",
+    ),
+    mutation(
+        "a parameter is used whose storage is gone",
+        "apply/operands.py",
+        ("            if resizes and stay:\n", "            if False:\n"),
+        killer="test_rewrites.py::test_what_a_graph_cannot_hold_is_refused_and_nothing_is_half_done"
+        "[half of the resizes]",
+    ),
+    mutation(
+        "the stages before a refused one stay",
+        "schedule.py",
+        ("        given.restore()\n        raise\n", "        raise\n"),
+        killer="test_rewrites.py::test_what_a_graph_cannot_hold_is_refused_and_nothing_is_half_done[an effect that is gone]",
+    ),
 ]

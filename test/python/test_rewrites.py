@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from conftest import RANKS, trace
-from fsdp_graphs import Counting, unsharded_layers
+from fsdp_graphs import Builder, Counting, unsharded_layers
 
 import commsched
 import commsched.torch as ct
@@ -318,6 +318,28 @@ def plus(world):
     return trace(f, (8, 8), (8, 8))
 
 
+def copied_and_written(world):
+    """What is copied into the parameter is written before the parameter is read."""
+    b = Builder()
+    p, v = b.placeholder("p", 8), b.placeholder("v", 8)
+    b.call(fsdp.copy_.default, p, v)
+    written = b.call(aten.add_.Tensor, v, 1)
+    y = b.call(aten.mul.Tensor, written, p)
+    start = b.call(c10d.all_reduce.default, y, "sum", world)
+    return b.module(b.call(c10d.wait_tensor.default, start))
+
+
+def read_buffer(world):
+    """Somebody reads the buffer of a copy-in behind the gather."""
+    b = Builder()
+    shard = b.placeholder("shard", 16)
+    whole = b.call(aten.empty.memory_format, [16 * RANKS], dtype=torch.float32, device="cpu", pin_memory=False)
+    packed = b.call(fsdp.all_gather_copy_in.default, [shard], whole, [16], 16, 0)
+    start = b.call(c10d.all_gather_into_tensor.default, b.element(packed, 0), RANKS, world)
+    landed = b.call(c10d.wait_tensor.default, start)
+    return b.module(b.call(aten.add.Tensor, landed, b.element(packed, 1)))
+
+
 def raises(program):
     raise LookupError("nothing is here")
 
@@ -329,6 +351,16 @@ REFUSALS = {
         "cannot hold the new operation comm.compute",
     ),
     "another operand": (plus, rewritten('"aten.mul.Tensor"(%0, %1)', '"aten.mul.Tensor"(%0, %0)'), "nothing says that"),
+    "a value that is written in between": (
+        copied_and_written,
+        rewritten('"aten.mul.Tensor"(%0, %arg0)', '"aten.mul.Tensor"(%0, %arg1)'),
+        "add__tensor writes p or v before mul_tensor",
+    ),
+    "a buffer that somebody reads": (
+        read_buffer,
+        rewritten("comm.all_gather %slice on", "comm.all_gather %slice into %buffer on"),
+        "add_tensor reads the buffer that all_gather_into_tensor_default is to write",
+    ),
     "an effect that is gone": (
         lambda w: unsharded_layers(w, RANKS, 0),
         without("comm.fsdp.copy "),
