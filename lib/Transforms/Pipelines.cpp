@@ -46,6 +46,7 @@ ReportOptions makeReportOptions(const OverlapOptions &options, const MemoryBudge
   report.searchLogFile = options.searchLogFile;
   report.certificateFile = options.certificateFile;
   report.explained = options.explain;
+  report.overlapFile = options.overlapFile;
   report.table = options.table;
   return report;
 }
@@ -324,7 +325,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   if (std::string wrong = validate(noiseOptionsOf(options)); !wrong.empty())
     return error("reorder-comm-overlap: " + wrong);
   bool report = options.table || !options.reportFile.empty() || !options.timelineFile.empty() ||
-                !options.searchLogFile.empty() || !options.certificateFile.empty() || !options.explain.empty();
+                !options.searchLogFile.empty() || !options.certificateFile.empty() || !options.explain.empty() ||
+                !options.overlapFile.empty();
   if (!collector && report)
     collector = std::make_shared<ReportCollector>(makeReportOptions(options, *memory));
   manager.addPass(createForeignOperationsPass(options.assumePure));

@@ -79,4 +79,4 @@ func.func @merge(%a: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<64xf32>, tenso
 // NEAR: error: no collective is called 'behnd' in the result; did you mean 'behind'?
 // FAR: error: no collective is called 'nothing_like_it' in the result; the names are {{.*}}explain.mlir:62:8, behind, first, front, second, sum
 // NONE: error: no collective is called 'sum' in the result; there are no collectives
-// ROOT: error: --comm-report, --comm-timeline, --comm-explain, --comm-search-log and --comm-pareto measure modules; expected a 'builtin.module', got a 'func.func'
+// ROOT: error: --comm-report, --comm-timeline, --comm-explain, --comm-print-overlap, --comm-search-log and --comm-pareto measure modules; expected a 'builtin.module', got a 'func.func'

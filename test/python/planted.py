@@ -501,6 +501,7 @@ MUTATIONS = [
         "the stages before a refused one stay",
         "schedule.py",
         ("        given.restore()\n        raise\n", "        raise\n"),
-        killer="test_rewrites.py::test_what_a_graph_cannot_hold_is_refused_and_nothing_is_half_done[an effect that is gone]",
+        killer="test_rewrites.py::test_what_a_graph_cannot_hold_is_refused_and_nothing_is_half_done"
+        "[an effect that is gone]",
     ),
 ]

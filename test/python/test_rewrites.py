@@ -3,8 +3,11 @@
 
 """Passes that rewrite operations have their effect in FX graphs, or are refused by name, and nothing is half done."""
 
+import os
 import pathlib
 import re
+import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -17,6 +20,7 @@ from fsdp_graphs import Builder, Counting, unsharded_layers
 import commsched
 import commsched.torch as ct
 import gloo
+from commsched.torch import reporting
 from commsched.torch.options import ORDERING, REWRITING, Options, name_of
 from commsched.torch.reporting import Unscheduled, function_report
 from commsched.torch.schedule import MEASURED
@@ -434,3 +438,27 @@ def test_code_made_with_a_function_is_not_kept_in_a_cache():
         Options(passes=raised)
     with pytest.raises(ValueError, match="expected names of passes, or functions of a Program, got 3"):
         Options(passes=[3])
+
+
+LISTED = """
+import torch, conftest, test_rewrites
+import commsched.torch as ct
+with conftest.fake_world(8):
+    graph = test_rewrites.GRAPHS["unsharded"](torch.distributed.group.WORLD.group_name)
+    ct.schedule_overlap(graph, passes=%r, memory_budget_ratio=20.0)
+"""
+
+
+def test_torch_logs_list_schedules(world):
+    """TORCH_LOGS=overlap lists schedules, and no measurements. Without it, nothing is listed."""
+    assert not reporting.wants_listing()
+    passes = [REMOVE, "comm-raise", "comm-sink-waits"]
+    run = [sys.executable, "-c", LISTED % passes]
+    environment = {**os.environ, "TORCH_LOGS": "overlap", "PYTHONPATH": os.path.dirname(__file__)}
+    text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stderr
+    text = "\n".join(re.findall(r"(?m)\[__overlap\] (.*)$", text))
+    assert re.findall(r"(?m)^(comm-\S+) of main: moved", text) == passes[1:]
+    steps = re.findall(r"(?m)^ *(\d+): (\| )?(\S+)", text)
+    assert steps and [int(step) for step, _, _ in steps] == list(range(len(steps)))
+    assert any(bar and kind == "aten.mm.default" for _, bar, kind in steps)
+    assert not any(bar for _, bar, kind in steps if kind.startswith(("comm.wait", "comm.all_gather ")))

@@ -59,6 +59,11 @@ static cl::opt<std::string> commExplain(
     cl::desc("Explain the collectives with this name, such as @all_gather_12 or model.py:12: when each runs, "
              "what hides it, and what limits it"));
 
+static cl::opt<std::string> commPrintOverlap(
+    "comm-print-overlap", cl::ValueOptional, cl::value_desc("file"), cl::cat(projectOptions()),
+    cl::desc("Print what each pass did to each collective, and all operations in their order, with a bar in front of "
+             "what runs beside a collective: to standard error, or to a file"));
+
 static constexpr StringRef pipelineName = "reorder-comm-overlap";
 
 /// Returns VALUE if `argument` is "--NAME=VALUE".
@@ -104,12 +109,16 @@ commsched::ReportFlags::ReportFlags(int argc, char **argv) {
   const std::pair<StringRef, std::string &> flags[] = {
       {"comm-machine", machine},        {"comm-report-file", reportFile},   {"comm-timeline", timelineFile},
       {"comm-pareto-file", paretoFile}, {"comm-search-log", searchLogFile}, {"comm-certificate", certificateFile},
-      {"comm-scenarios", scenarios},    {"comm-explain", explained}};
+      {"comm-scenarios", scenarios},    {"comm-explain", explained},        {"comm-print-overlap", overlapFile}};
   for (char *argument : make_range(argv, argv + argc)) {
     const auto *flag = find_if(flags, [&](const auto &one) { return matchFlag(argument, one.first, one.second); });
     if (flag != std::end(flags)) {
       if (flag->second.empty())
         withoutValue = flag->first.str();
+      continue;
+    }
+    if (StringRef(argument).ltrim('-') == "comm-print-overlap") {
+      overlapFile = "-";
       continue;
     }
     if (!matchShortFlag(argument, "comm-report", reportFile) && !matchShortFlag(argument, "comm-pareto", paretoFile))
@@ -127,6 +136,7 @@ std::string commsched::ReportFlags::asPassOptions() const {
                              {"certificate-file", certificateFile},
                              {"pareto-file", paretoFile},
                              {"explain", explained},
+                             {"overlap-file", overlapFile},
                              {"scenarios", scenarios}})
     if (!value.empty())
       options += (options.empty() ? "" : " ") + name.str() + "=" + quote(value);
@@ -206,17 +216,19 @@ void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
   options.searchLogFile = searchLogFile;
   options.certificateFile = certificateFile;
   options.explained = explained;
+  options.overlapFile = overlapFile;
   options.noise.scenarios = numScenarios;
   CommParetoOptions pareto;
   pareto.file = paretoFile;
   bool report = !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !certificateFile.empty() ||
-                !explained.empty();
+                !explained.empty() || !overlapFile.empty();
   config.setPassPipelineSetupFn([inner = config, options, pareto, report](mlir::PassManager &manager) -> LogicalResult {
     if (failed(inner.setupPassPipeline(manager)))
       return mlir::failure();
     if (std::optional<StringRef> root = manager.getOpName(); root && *root != mlir::ModuleOp::getOperationName())
       return emitError(mlir::UnknownLoc::get(manager.getContext()))
-             << "--comm-report, --comm-timeline, --comm-explain, --comm-search-log and --comm-pareto measure modules; "
+             << "--comm-report, --comm-timeline, --comm-explain, --comm-print-overlap, --comm-search-log and "
+                "--comm-pareto measure modules; "
                 "expected a "
                 "'builtin.module', got a '"
              << *root << "'";

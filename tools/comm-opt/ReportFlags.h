@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// --comm-report, --comm-scenarios, --comm-timeline, --comm-explain, --comm-search-log and --comm-pareto. If the command
-// line names the pipeline reorder-comm-overlap, they become its options; otherwise the whole run is measured before and
-// after.
+// --comm-report, --comm-scenarios, --comm-timeline, --comm-explain, --comm-print-overlap, --comm-search-log and
+// --comm-pareto. If the command line names the pipeline reorder-comm-overlap, they become its options; otherwise the
+// whole run is measured before and after.
 // --comm-machine applies to every pass without a machine of its own. The flags are removed from the command line before
 // LLVM parses it, because `comm-report` and `comm-pareto` are also names of passes: `--comm-report=FILE` is the flag,
 // and a missing value, or one that begins with an option of the pass and '=', denotes the pass with its options.
@@ -46,7 +46,7 @@ public:
 private:
   bool any() const {
     return !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !certificateFile.empty() ||
-           !paretoFile.empty() || !explained.empty();
+           !paretoFile.empty() || !explained.empty() || !overlapFile.empty();
   }
   std::string asPassOptions() const;
   void addToPipelines();
@@ -55,6 +55,8 @@ private:
   llvm::StringSaver strings{allocator};
   std::vector<char *> rest;
   std::string machine, reportFile, timelineFile, searchLogFile, certificateFile, paretoFile, explained, scenarios;
+  /// Where the listing is written; "-" for standard error.
+  std::string overlapFile;
   /// The name of a flag without a value; empty if all have one.
   std::string withoutValue;
   /// The value of `scenarios`.

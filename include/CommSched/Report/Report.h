@@ -292,6 +292,11 @@ void printTable(const Report &report, llvm::raw_ostream &os);
 /// spans).
 llvm::Error printExplanation(const Report &report, llvm::StringRef name, llvm::raw_ostream &os);
 
+/// Prints a table of what each pass did to each collective, with all that a record has, and then every block's
+/// operations in their order, one line each: a bar is in front of what is issued between a start and its wait. This is
+/// the form of PyTorch Inductor's logs. Needs the timelines (MeasureOptions::timeline). O(operations + rows).
+void printOverlap(const Report &report, llvm::raw_ostream &os);
+
 /// Writes Chrome's trace-event format, which Perfetto reads. Each block has a process "before" and one "after" with a
 /// thread per lane and a counter of live bytes. Times are in µs with three decimals, as the format requires.
 void writeTrace(const Report &report, llvm::raw_ostream &os);

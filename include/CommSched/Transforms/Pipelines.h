@@ -115,6 +115,10 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
       *this, "explain",
       llvm::cl::desc("explain the collectives with this name on standard error: when each runs, what "
                      "hides it, and what limits it")};
+  Option<std::string> overlapFile{
+      *this, "overlap-file",
+      llvm::cl::desc("write what each pass did to each collective, and all operations in their order, with a bar in "
+                     "front of what runs beside a collective, as text to this file; -: to standard error")};
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
 };
 

@@ -41,6 +41,11 @@ static std::string hashOf(ModuleOp module) {
   return llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
 }
 
+/// Whether something of what is asked for is read off timelines.
+static bool needsTimeline(const ReportOptions &options) {
+  return !options.timelineFile.empty() || !options.explained.empty() || !options.overlapFile.empty();
+}
+
 LogicalResult ReportCollector::begin(ModuleOp module) {
   llvm::Expected<MachineModel> machine = loadMachine(module.getContext(), options.machine);
   if (!machine)
@@ -51,7 +56,7 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
   measure.boundBudget = options.memory;
-  measure.timeline = !options.timelineFile.empty() || !options.explained.empty();
+  measure.timeline = needsTimeline(options);
   measure.anyBound = true;
   measure.anyOrder = !options.keepsOrder;
   measure.noise = options.noise;
@@ -105,7 +110,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
   measure.noise = options.noise;
   ErrorBars errorBars(costs, module);
   measure.errorBars = &errorBars;
-  measure.timeline = !options.timelineFile.empty() || !options.explained.empty();
+  measure.timeline = needsTimeline(options);
   std::vector<ReportedBlock> reportedBlocks = findReportedBlocks(module);
   abandon(module);
   llvm::StringMap<BlockReport *> byName;
@@ -178,6 +183,10 @@ LogicalResult ReportCollector::write(ModuleOp module) {
       options.explained.empty() ? llvm::Error::success() : printExplanation(result, options.explained, llvm::errs());
   if (unknown)
     return emitError(module.getLoc()) << llvm::toString(std::move(unknown));
+  auto printListing = [&](llvm::raw_ostream &os) { printOverlap(result, os); };
+  bool toTerminal = options.overlapFile == "-";
+  if (toTerminal)
+    printListing(llvm::errs());
   auto printJson = [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", result.toJSON()); };
   auto printTimeline = [&](llvm::raw_ostream &os) {
     StringRef extension = llvm::sys::path::extension(options.timelineFile);
@@ -195,6 +204,7 @@ LogicalResult ReportCollector::write(ModuleOp module) {
   };
   return failure(failed(writeReportFile(module.getLoc(), options.reportFile, printJson)) ||
                  failed(writeReportFile(module.getLoc(), options.timelineFile, printTimeline)) ||
+                 failed(writeReportFile(module.getLoc(), toTerminal ? "" : options.overlapFile, printListing)) ||
                  failed(writeReportFile(module.getLoc(), options.searchLogFile, printSearch)) ||
                  failed(writeReportFile(module.getLoc(), options.certificateFile, printCertificates)));
 }

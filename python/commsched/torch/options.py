@@ -247,11 +247,12 @@ class Options:
                 "torch.compile(f, options=commsched.torch.inductor_options(...))"
             )
 
-    def pipeline(self, report_file: str | None = None) -> str:
+    def pipeline(self, report_file: str | None = None, overlap_file: str | None = None) -> str:
         """The pass pipeline for these options.
 
         Args:
             report_file: where the pipeline writes its report as JSON.
+            overlap_file: where it writes the schedule as text.
         """
         settings = [
             f"machine={option_value(self.machine)}",
@@ -267,6 +268,8 @@ class Options:
             settings.append(f"passes={','.join(map(str, self.passes))}")
         if report_file:
             settings += [f"report-file={option_value(report_file)}", "table=false"]
+        if overlap_file:
+            settings.append(f"overlap-file={option_value(overlap_file)}")
         return f"{PIPELINE}{{{' '.join(settings)}}}"
 
     def _reads(self, name: str) -> bool:

@@ -128,6 +128,35 @@ def _trace(report: dict) -> None:
     )
 
 
+def _overlap_log() -> logging.Logger:
+    """PyTorch's log artefact for overlap decisions, which `TORCH_LOGS=overlap` switches on.
+
+    Its messages go to the handlers of Inductor's logger: PyTorch gives none to loggers of other packages.
+    """
+    from torch._logging import getArtifactLogger
+
+    return getArtifactLogger("torch._inductor.commsched", "overlap")
+
+
+def wants_listing() -> bool:
+    """Whether anybody reads schedules as text: `TORCH_LOGS=overlap`, or the structured trace (`TORCH_TRACE`)."""
+    return bool(os.environ.get("TORCH_TRACE")) or _overlap_log().isEnabledFor(logging.DEBUG)
+
+
+def list_overlap(text: str) -> None:
+    """Writes a schedule as text: what each pass did to each collective, and all operations in their order."""
+    from torch._logging import trace_structured
+
+    if not text:
+        return
+    _overlap_log().debug("%s", text)
+    trace_structured(
+        "artifact",
+        metadata_fn=lambda: {"name": "commsched_overlap", "encoding": "string"},
+        payload_fn=lambda: text,
+    )
+
+
 def reports() -> list[dict]:
     """All reports since the last call: one report per graph and place.
 

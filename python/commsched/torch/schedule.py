@@ -23,7 +23,7 @@ from .apply.snapshot import Snapshot
 from .options import OptionArguments, Options, Stage, name_of
 from .ranks.agreement import changed_from, sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
-from .reporting import Unscheduled, strict
+from .reporting import Unscheduled, list_overlap, strict
 from .rewriting import rewrite_graph
 from .semantics.landing import prepare
 from .semantics.operators import guessed_sizes
@@ -268,6 +268,7 @@ def _carried_out(graph: fx.Graph, solved: _Solved, agree: Agree | None) -> dict:
     report["opaque"] = module.importer.opaque
     report["decision"] = solved.decision
     report["apply_ns"] += time.process_time_ns() - began
+    list_overlap(module.listing)
     return report
 
 

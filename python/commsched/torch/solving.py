@@ -20,7 +20,7 @@ from .importer.graph import Importer, donated_placeholders
 from .importer.state import SplitRules
 from .options import ALIGN_COSTS, MEASURES, Options, option_value
 from .ranks.costs import gather_costs
-from .reporting import Unscheduled, function_report, strict
+from .reporting import Unscheduled, function_report, strict, wants_listing
 from .semantics.stale import refresh
 
 FUNCTION = "main"
@@ -33,12 +33,14 @@ class Imported:
     Args:
         donated: names of the placeholders that are freed after their last use.
         import_ns: the processor's time that the import took.
+        listing: the schedule as text (`reporting.list_overlap`), if somebody wants it.
     """
 
     program: Program
     importer: Importer
     donated: set[str]
     import_ns: int
+    listing: str = ""
 
     def run(self, options: Options, pipeline: str | None = None) -> dict:
         """Runs a pipeline over the module and returns the report that it writes.
@@ -52,13 +54,15 @@ class Imported:
             Unscheduled: a pass failed.
         """
         with tempfile.TemporaryDirectory(prefix="commsched") as folder:
-            report_file = pathlib.Path(folder, "report.json")
+            report_file, overlap_file = (pathlib.Path(folder, name) for name in ("report.json", "overlap.txt"))
+            listed = str(overlap_file) if wants_listing() and options.passes[-1:] != (MEASURES,) else None
             try:
                 for curve in sampled(self.importer):
                     self.program.set_curve(curve.kind, curve.group, curve.element, curve.points)
-                self.program.run(pipeline or self._aligned(options).pipeline(str(report_file)))
+                self.program.run(pipeline or self._aligned(options).pipeline(str(report_file), listed))
             except Error as error:
                 raise Unscheduled(str(error)) from error
+            self.listing = overlap_file.read_text() if overlap_file.is_file() else ""
             return function_report(report_file)
 
     def _aligned(self, options: Options) -> Options:

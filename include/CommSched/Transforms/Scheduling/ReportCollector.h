@@ -39,6 +39,8 @@ struct ReportOptions {
   NoiseOptions noise;
   /// Empty: not written.
   std::string reportFile, timelineFile, searchLogFile, certificateFile;
+  /// Where printOverlap writes: a file, or "-" for standard error. Empty: nowhere.
+  std::string overlapFile;
   /// The name of the collectives to explain (printExplanation), on standard error; empty: none.
   std::string explained;
   /// Print the table to standard error.
