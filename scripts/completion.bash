@@ -27,4 +27,4 @@ commsched_complete() {
   esac
   [ ${#COMPREPLY[@]} != 1 ] || [[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null
 }
-complete -o default -F commsched_complete comm-opt comm-run comm-calibrate comm-reduce comm-verify-spmd commsched-hlo
+complete -o default -F commsched_complete comm-opt comm-run comm-calibrate comm-place comm-reduce comm-verify-spmd commsched-hlo

@@ -32,6 +32,7 @@ llvm_config.add_tool_substitutions(
         "commsched-hlo",
         ToolSubst("comm-run", unresolved="ignore"),
         ToolSubst("comm-calibrate", unresolved="ignore"),
+        ToolSubst("comm-place", unresolved="ignore"),
         ToolSubst("comm-verify-spmd", unresolved="ignore"),
         ToolSubst("comm-reduce", unresolved="ignore"),
         ToolSubst("comm-lsp-server", unresolved="ignore"),
