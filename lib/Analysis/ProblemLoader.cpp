@@ -55,12 +55,8 @@ public:
     if (usesStreams(nodes.getBlock())) {
       loadStreams();
     }
-    // One activity at a time disturbs nothing.
-    if (problem.numLanes() == 1) {
-      problem.demands.clear();
-      for (Node &node : problem.nodes)
-        node.demand = kNone;
-    }
+    if (!options.keepsIdleDemands && problem.startVariants.empty())
+      problem.dropIdleDemands();
     loadArgumentsInFlight();
     limitSums();
     // Streams are chosen last, and times that are cut leave nothing to choose.
@@ -319,6 +315,7 @@ NestedWork Loader::workOfBlocks(Region &region) {
   NestedWork worst;
   LoadOptions inner;
   inner.order = options.order;
+  inner.keepsIdleDemands = true;
   for (Block &block : region) {
     LoadedBlock body = loadBlock(block, costs, inner);
     Order order = identityOrder(body.problem);
@@ -569,6 +566,7 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
       return model->ofCollective(kind, bytes, shape, time);
     };
     key.leastDemand = model->leastOfCollective(key.kind);
+    key.leastUse = model->usesOfCollective(key.kind, costs.shapeOf(start));
   }
   if (problem.hasVariants())
     loadVariants(key, start, largest);

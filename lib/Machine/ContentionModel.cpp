@@ -17,13 +17,14 @@
 
 using namespace commsched;
 
-/// The share of a bandwidth, in millionths, that moving `bytes` in `time` takes.
+/// The share of a bandwidth, in millionths, that moving `bytes` in `time` takes; rounded up, so that what activities
+/// share is never more than there is.
 static int64_t shareOfBandwidth(Wide bytes, Ns time, int64_t bytesPerSecond) {
   if (bytes <= 0)
     return 0;
   constexpr int64_t kNsPerSecond = 1'000'000'000;
   Wide capacity = static_cast<Wide>(std::max<Ns>(time, 1)) * bytesPerSecond / kNsPerSecond;
-  return capacity <= 0 || bytes >= capacity ? kWhole : static_cast<int64_t>(bytes * kWhole / capacity);
+  return bytes >= capacity ? kWhole : static_cast<int64_t>((bytes * kWhole + capacity - 1) / capacity);
 }
 
 std::pair<int64_t, int64_t> commsched::demandOfPair(int64_t computePermille, int64_t collectivePermille) {
@@ -37,19 +38,27 @@ std::pair<int64_t, int64_t> commsched::demandOfPair(int64_t computePermille, int
   return {kWhole, std::max<int64_t>(1, mulDiv(kFairWeight, compute, collective))};
 }
 
-bool ContentionModel::any() const {
-  auto anyOf = [](llvm::ArrayRef<ContentionEntry> entries) {
-    return llvm::any_of(entries, [](const ContentionEntry &entry) {
-      return entry.computePermille > 0 || entry.collectivePermille > 0;
-    });
-  };
-  return machine.resources || anyOf(machine.contention) ||
-         llvm::any_of(machine.pairs, [](const PairEntry &entry) { return entry.permille > 0; }) ||
-         llvm::any_of(machine.variants, [&](const CollectiveVariant &variant) { return anyOf(variant.contention); });
+/// Whether a table says that anything is slowed down.
+static bool anyIn(llvm::ArrayRef<ContentionEntry> entries) {
+  return llvm::any_of(
+      entries, [](const ContentionEntry &entry) { return entry.computePermille > 0 || entry.collectivePermille > 0; });
 }
+
+bool ContentionModel::sharesDevice() const {
+  return hasUnits() || anyIn(machine.contention) ||
+         llvm::any_of(machine.pairs, [](const PairEntry &entry) { return entry.permille > 0; }) ||
+         llvm::any_of(machine.variants, [](const CollectiveVariant &variant) { return anyIn(variant.contention); });
+}
+
+bool ContentionModel::any() const { return machine.resources || sharesDevice(); }
 
 bool ContentionModel::isMeasured(CollectiveKind kind) const {
   return llvm::any_of(machine.contention, [&](const ContentionEntry &entry) { return entry.kind == kind; });
+}
+
+bool ContentionModel::isMeasured(CollectiveKind kind, Against against) const {
+  return llvm::any_of(machine.contention,
+                      [&](const ContentionEntry &entry) { return entry.kind == kind && entry.against == against; });
 }
 
 /// Whether the size `first` is nearer to `bytes` than `second`, by ratio.
@@ -99,9 +108,9 @@ static std::optional<int64_t> medianOfPairs(const MachineModel &machine, bool ac
 
 Demand ContentionModel::ofKernel(bool isProduct, Bytes bytes, Ns time) const {
   Demand demand;
-  if (time <= 0)
+  if (time <= 0 || !sharesDevice())
     return demand;
-  int64_t vector = machine.resources ? machine.resources->vectorUnitsPermille : kVectorUnitsPermille;
+  int64_t vector = hasUnits() ? machine.resources->vectorUnitsPermille : kVectorUnitsPermille;
   demand.set(Resource::ComputeUnits, isProduct ? kWhole : vector * (kWhole / kPermille));
   demand.set(Resource::Memory, shareOfBandwidth(bytes, time, machine.memoryBytesPerSecond));
   return demand;
@@ -109,7 +118,8 @@ Demand ContentionModel::ofKernel(bool isProduct, Bytes bytes, Ns time) const {
 
 Demand ContentionModel::ofCopy() const {
   Demand demand = ofKernel(/*isProduct=*/false, 0, 1);
-  demand.set(Resource::Memory, kWhole);
+  if (sharesDevice())
+    demand.set(Resource::Memory, kWhole);
   return demand;
 }
 
@@ -120,26 +130,40 @@ struct Traffic {
   Wide inside = 0, outside = 0;
 };
 
+/// The same for `bytes` bytes of a collective.
+struct TrafficRate {
+  Traffic traffic;
+  int64_t bytes = 1;
+
+  /// Rounded up.
+  Traffic of(Bytes size) const {
+    auto part = [&](Wide moved) { return (moved * std::max<Bytes>(size, 0) + bytes - 1) / bytes; };
+    return {part(traffic.inside), part(traffic.outside)};
+  }
+};
+
 } // namespace
 
 /// The bytes of the alpha-beta model (MachineModel.md). A ring over nodes passes both classes of links, and the
 /// ranks of a node share what leaves it.
-static Traffic trafficOf(CollectiveKind kind, Bytes bytes, GroupShape shape) {
+static TrafficRate trafficOf(CollectiveKind kind, GroupShape shape) {
   int64_t ranks = std::max<int64_t>(shape.ranks, 1), local = std::clamp<int64_t>(shape.ranksPerNode, 1, ranks);
-  Wide size = std::max<Bytes>(bytes, 0), moved = size;
+  Wide moved = static_cast<Wide>(ranks) * local;
+  TrafficRate rate{{}, ranks * local};
   switch (kind) {
   case CollectiveKind::AllToAll:
-    return {size * (local - 1) / ranks, size * (ranks - local) / ranks};
+    rate.traffic = {static_cast<Wide>(local - 1) * local, static_cast<Wide>(ranks - local) * local};
+    return rate;
   case CollectiveKind::Barrier:
-    return {};
+    return rate;
   case CollectiveKind::AllGather:
   case CollectiveKind::ReduceScatter:
   case CollectiveKind::Gather:
   case CollectiveKind::Scatter:
-    moved = size * (ranks - 1) / ranks;
+    moved = static_cast<Wide>(ranks - 1) * local;
     break;
   case CollectiveKind::AllReduce:
-    moved = 2 * size * (ranks - 1) / ranks;
+    moved = static_cast<Wide>(2) * (ranks - 1) * local;
     break;
   case CollectiveKind::Broadcast:
   case CollectiveKind::Reduce:
@@ -148,9 +172,8 @@ static Traffic trafficOf(CollectiveKind kind, Bytes bytes, GroupShape shape) {
   case CollectiveKind::Recv:
     break;
   }
-  if (shape.nodes <= 1)
-    return {moved, 0};
-  return {local > 1 ? moved : 0, moved / local};
+  rate.traffic = shape.nodes <= 1 ? Traffic{moved, 0} : Traffic{local > 1 ? moved : 0, moved / local};
+  return rate;
 }
 
 /// The part of a link of two collectives that take so much longer beside each other than alone.
@@ -161,23 +184,26 @@ static int64_t partOfPair(int64_t permille) {
 /// The parts of memory and links, as far as the profile says. What was measured of pairs precedes what follows from
 /// bandwidths: two of them meet it on the slowest link, and do not take longer on another one.
 void ContentionModel::addTraffic(Demand &demand, CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time) const {
-  Traffic traffic = trafficOf(kind, bytes, shape);
+  Traffic traffic = trafficOf(kind, shape).of(bytes);
   Resource slowest = shape.nodes > 1 ? Resource::Network : Resource::NodeLinks;
   const PairEntry *pair = findPair(machine, kind, bytes, shape.nodes > 1);
   int64_t most = pair ? partOfPair(pair->permille) : kWhole;
-  if (machine.resources) {
+  if (hasUnits()) {
     Wide inMemory = (traffic.inside + traffic.outside) * machine.resources->trafficPermille / kPermille;
     demand.set(Resource::Memory, shareOfBandwidth(inMemory, time, machine.memoryBytesPerSecond));
-    demand.set(Resource::NodeLinks,
-               std::min(most, shareOfBandwidth(traffic.inside, time, machine.intra.bytesPerSecond)));
-    demand.set(Resource::Network,
-               std::min(most, shareOfBandwidth(traffic.outside, time, machine.inter.bytesPerSecond)));
+  }
+  if (sharesLinks()) {
+    auto set = [&](Resource resource, Wide moved, int64_t bytesPerSecond) {
+      demand.set(resource, std::min(most, shareOfBandwidth(moved, time, bytesPerSecond)));
+    };
+    set(Resource::NodeLinks, traffic.inside, machine.resources->nodeLinksBytesPerSecond);
+    set(Resource::Network, traffic.outside, machine.resources->networkBytesPerSecond);
   }
   if (pair) {
     if (pair->permille > 0)
       demand.set(slowest, most);
   } else if (std::optional<int64_t> median = medianOfPairs(machine, shape.nodes > 1);
-             median.value_or(0) > 0 && !machine.resources) {
+             median.value_or(0) > 0 && !sharesLinks()) {
     demand.set(slowest, partOfPair(*median));
   }
 }
@@ -186,20 +212,20 @@ Demand ContentionModel::ofCollective(CollectiveKind kind, Bytes bytes, GroupShap
   Demand demand;
   if (time <= 0 || shape.ranks <= 1)
     return demand;
-  if (machine.resources)
+  if (hasUnits())
     demand.set(Resource::ComputeUnits,
                mulDiv(kWhole, ctas > 0 ? ctas : machine.resources->ctas, machine.resources->computeUnits));
   addTraffic(demand, kind, bytes, shape, time);
   CollectiveKind measured = kind;
   if (!isMeasured(kind)) {
-    if (machine.resources)
+    if (hasUnits())
       return demand;
     // Nothing is measured where variants alone have tables.
     if (machine.contention.empty())
       return demand;
     measured = machine.contention.front().kind;
   }
-  int64_t blocks = ctas > 0 || !machine.resources ? ctas : machine.resources->ctas;
+  int64_t blocks = ctas > 0 || !hasUnits() ? ctas : machine.resources->ctas;
   bool choosesItself = ctas == 0 && llvm::any_of(machine.contention, [&](const ContentionEntry &entry) {
                          return entry.kind == measured && entry.ctas == 0;
                        });
@@ -219,8 +245,8 @@ Demand ContentionModel::ofVariant(const CollectiveVariant &variant, Bytes bytes,
   if (variant.name.means == VariantName::CopyEngine) {
     addTraffic(demand, variant.kind, bytes, shape, time);
     // They read what is sent and write what is received, whether or not the profile says what devices share.
-    if (!machine.resources) {
-      Traffic traffic = trafficOf(variant.kind, bytes, shape);
+    if (!hasUnits() && sharesDevice()) {
+      Traffic traffic = trafficOf(variant.kind, shape).of(bytes);
       Wide inMemory = (traffic.inside + traffic.outside) * kTrafficPermille / kPermille;
       demand.set(Resource::Memory, shareOfBandwidth(inMemory, time, machine.memoryBytesPerSecond));
     }
@@ -239,18 +265,44 @@ Demand ContentionModel::ofVariant(const CollectiveVariant &variant, Bytes bytes,
 
 Shares ContentionModel::leastOfCollective(CollectiveKind kind) const {
   Shares least{};
-  if (!isMeasured(kind))
-    return least;
+  if (hasUnits())
+    least[static_cast<unsigned>(Resource::ComputeUnits)] = static_cast<int32_t>(
+        std::min(kWhole, mulDiv(kWhole, machine.resources->ctas, machine.resources->computeUnits)));
   for (auto [against, resource] :
        {std::pair(Against::Matrix, Resource::ComputeUnits), std::pair(Against::Memory, Resource::Memory)}) {
+    if (!isMeasured(kind, against))
+      continue;
     int64_t share = kWhole;
-    bool found = false;
     for (const ContentionEntry &entry : machine.contention)
-      if (entry.kind == kind && entry.against == against) {
+      if (entry.kind == kind && entry.against == against)
         share = std::min(share, demandOfPair(entry.computePermille, entry.collectivePermille).first);
-        found = true;
-      }
-    least[static_cast<unsigned>(resource)] = static_cast<int32_t>(found ? share : 0);
+    least[static_cast<unsigned>(resource)] = static_cast<int32_t>(share);
   }
   return least;
+}
+
+Uses ContentionModel::usesOfCollective(CollectiveKind kind, GroupShape shape) const {
+  Uses uses{};
+  if (!sharesLinks() || shape.ranks <= 1)
+    return uses;
+  TrafficRate rate = trafficOf(kind, shape);
+  auto set = [&](Resource resource, Wide moved, int64_t bytesPerSecond) {
+    constexpr int64_t kMillionthsPerSecond = 1'000'000'000 * kMillion;
+    // A GiB of the collective moves moved / rate.bytes GiB.
+    uses[static_cast<unsigned>(resource)] =
+        static_cast<int64_t>(moved * kUseBytes / rate.bytes * kMillionthsPerSecond / bytesPerSecond);
+  };
+  auto [inside, outside] = rate.traffic;
+  // What was measured may be less than what follows from bandwidths.
+  if (hasUnits() && !isMeasured(kind, Against::Memory))
+    set(Resource::Memory, (inside + outside) * machine.resources->trafficPermille / kPermille,
+        machine.memoryBytesPerSecond);
+  bool isPair = llvm::any_of(machine.pairs, [&](const PairEntry &entry) {
+    return entry.kind == kind && entry.acrossNodes == (shape.nodes > 1);
+  });
+  if (!isPair) {
+    set(Resource::NodeLinks, inside, machine.resources->nodeLinksBytesPerSecond);
+    set(Resource::Network, outside, machine.resources->networkBytesPerSecond);
+  }
+  return uses;
 }

@@ -414,8 +414,25 @@ CollectiveVariant readVariant(Reader entry, const MachineModel &machine) {
 }
 
 MachineResources readResources(Reader entry, const MachineModel &machine) {
-  entry.only({"compute_units", "ctas", "traffic_permille", "vector_units_permille"});
+  entry.only({"compute_units", "ctas", "traffic_permille", "vector_units_permille", "network", "node_links"});
   MachineResources result;
+  auto readRate = [&](llvm::StringRef key, int64_t otherwise) {
+    if (!entry.has(key))
+      return otherwise;
+    Reader named = entry.child(key);
+    named.only({"bandwidth_gbps"});
+    return named.rate("bandwidth_gbps", kGiga);
+  };
+  result.networkBytesPerSecond = readRate("network", machine.inter.bytesPerSecond);
+  result.nodeLinksBytesPerSecond = readRate("node_links", machine.intra.bytesPerSecond);
+  if (!entry.has("compute_units")) {
+    if (!entry.has("network") && !entry.has("node_links"))
+      entry.fail("compute_units", "expected compute units, or the rate of network or node_links");
+    for (llvm::StringRef key : {"ctas", "traffic_permille", "vector_units_permille"})
+      if (entry.has(key))
+        entry.fail(key, "expected compute_units beside it");
+    return result;
+  }
   result.computeUnits = entry.integer("compute_units", 1);
   result.ctas = entry.integer("ctas", 0, machine.nccl ? machine.nccl->ring.channels : 0);
   result.trafficPermille = entry.integer("traffic_permille", 0, kTrafficPermille);
@@ -493,7 +510,7 @@ void readMachine(Reader root, MachineModel &machine) {
   if (root.isObject("calibration"))
     root.child("calibration").each("pairs", [&](Reader entry) { machine.pairs.push_back(readPair(entry)); });
   // Lanes of their own let collectives on one link meet, so that what they do to each other shows.
-  bool meetOnLinks = machine.resources || !machine.pairs.empty();
+  bool meetOnLinks = (machine.resources && machine.resources->computeUnits > 0) || !machine.pairs.empty();
   if (machine.lanes == LaneSharing::PerLink && meetOnLinks)
     machine.lanes = LaneSharing::PerGroup;
 }

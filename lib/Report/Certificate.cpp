@@ -364,8 +364,10 @@ private:
     });
     if (key.cap >= 0)
       json.attribute("cap_bytes", key.cap);
-    if (problem.hasContention())
+    if (problem.hasContention()) {
       list(json, "least_demand", key.leastDemand);
+      list(json, "least_use", key.leastUse);
+    }
     if (witness.samples.empty())
       return;
     const KeySamples &samples = witness.samples[index];

@@ -27,6 +27,7 @@ class Key:
     members: Sequence[Any]
     cap_bytes: int = UNLIMITED
     least_demand: Numbers = NOTHING[::2]
+    least_use: Numbers = NOTHING[::2]  # of each resource for each GiB, millionths of ns (Lemma 27)
     samples: Numbers = ()
     pack_samples: Numbers = ()
     pack_reads_for_writes: Numbers = (0, 1)

@@ -1,14 +1,17 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Least costs of merged collectives, however they are merged: Lemmas 7, 8 and 15 of Bounds.md."""
+"""Least costs of merged collectives, however they are merged: Lemmas 7, 8, 15 and 27 of Bounds.md."""
 
 from __future__ import annotations
 
 import bisect
+from fractions import Fraction
 
 from .buckets import SMALL_UNPACK_BYTES, Key, Member, Merged, members_of, pairs
-from .core import Charges, Numbers, Problem, require
+from .core import WHOLE, Charges, Numbers, Problem, require
+
+USE_BYTES = 1 << 30  # Key.least_use is of so many bytes
 
 
 def charge(problem: Problem, charges: Charges, merged: Merged | None) -> None:
@@ -22,6 +25,9 @@ def charge(problem: Problem, charges: Charges, merged: Merged | None) -> None:
     for bucket in merged.buckets if merged else ():
         costs_enough = bucket.cost >= sum(charges.lane[member.start] for member in bucket.members)
         needs_enough = all(map(int.__ge__, bucket.demand[::2], bucket.key.least_demand))
+        for resource, part in enumerate(bucket.demand[::2]):
+            used = sum(charges.lane[m.start] * charges.needs[m.start][resource] for m in bucket.members)
+            needs_enough &= bucket.cost * part >= used
         require(costs_enough and needs_enough, "a bucket costs or needs less than its members are charged")
 
 
@@ -35,10 +41,16 @@ def share(problem: Problem, charges: Charges, key: Key, members: list[Member]) -
     reads, writes = key.pack_reads_for_writes
     for m in members:
         require(reads * m.input_bytes <= m.pack_reads * writes, "a pack reads less than the samples say")
+        own = [part * problem.cost_ns[m.start] for part in charges.needs[m.start]]
         charges.needs[m.start] = [*map(min, charges.needs[m.start], key.least_demand)]
         if m.bytes + sizes[m.bytes == sizes[0]] <= key.cap_bytes:  # Lemmas 7 and 8
             charges.compute[m.start], charges.path[m.start] = 0, min(charges.path[m.start], m.alone_ns)
             charges.lane[m.start] = min(charges.path[m.start], collective.share(m.bytes))
+        for resource, use in enumerate(key.least_use):
+            if use and (load := charges.lane[m.start]):
+                # A bucket uses what its bytes take, or the whole resource.
+                used = min(own[resource], m.bytes * use // USE_BYTES, load * WHOLE)
+                charges.needs[m.start][resource] = Fraction(used, load)
         if m.cast is not None:
             cost, copy = problem.cost_ns[m.cast], problem.demand_of[problem.copy_demand]
             charges.needs[m.cast] = [*map(min, charges.needs[m.cast], copy[::2])]

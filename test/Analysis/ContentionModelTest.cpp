@@ -169,6 +169,67 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
             (Shares{0, 0, 650'000, 0, 0}));
 }
 
+// Tests that resources without compute units are links alone: a ring over nodes uses both, kernels and memory nothing,
+// and two collectives never get more than the card.
+TEST(ContentionModel, LinksAlone) {
+  MachineModel machine = contentionMachine(R"(, "lanes": "per_link", "resources": {"network": {"bandwidth_gbps": 2}})");
+  ContentionModel model(machine);
+  EXPECT_TRUE(model.any());
+  EXPECT_EQ(machine.lanes, LaneSharing::PerLink);
+  EXPECT_FALSE(model.ofKernel(/*isProduct=*/true, 30000, 1000).any());
+  EXPECT_FALSE(model.ofCopy().any());
+  EXPECT_EQ(model.ofCollective(Kind::AllGather, 4000, kInside, 1000).share, (Shares{0, 0, 300'000, 0, 0}));
+  Demand across = model.ofCollective(Kind::AllGather, 4000, kAcross, 700);
+  EXPECT_EQ(across.share, (Shares{0, 0, 500'000, 625'000, 0}));
+  EXPECT_EQ(slowdownOf(across, across), 250);
+  EXPECT_EQ(model.leastOfCollective(Kind::AllGather), Shares{});
+  // What was measured of pairs counts alone.
+  MachineModel measured =
+      contentionMachine(R"(, "resources": {"network": {"bandwidth_gbps": 2}}, "calibration": {"pairs": [
+    {"kind": "all_gather", "bytes": 1000, "ranks": 4, "nodes": 1, "permille": 300}]})");
+  EXPECT_EQ(ContentionModel(measured).ofCollective(Kind::AllGather, 4000, kInside, 1000).share,
+            (Shares{0, 0, 650'000, 0, 0}));
+  EXPECT_EQ(ContentionModel(measured).usesOfCollective(Kind::AllGather, kInside), Uses{});
+}
+
+// Tests that a collective of any size and duration uses at least what its bytes do by hand: of 8 ranks on 2 nodes, a
+// gather sends 7/8 of its bytes over links of 10 bytes per ns, and a quarter of that over a card of 1 byte per ns.
+TEST(ContentionModel, UsesByTheByte) {
+  MachineModel machine = contentionMachine(R"(, "resources": {"compute_units": 10, "ctas": 2})");
+  ContentionModel model(machine);
+  Uses uses = model.usesOfCollective(Kind::AllGather, kAcross);
+  constexpr int64_t kGiB = int64_t(1) << 30, kMillionths = 1'000'000;
+  EXPECT_EQ(uses[2], kGiB * 7 / 8 / 10 * kMillionths + 600'000 /* of 0.6 ns */);
+  EXPECT_EQ(uses[3], kGiB * 7 / 32 * kMillionths);
+  EXPECT_EQ(model.leastOfCollective(Kind::AllGather)[0], 200'000);
+  for (Kind kind : {Kind::AllGather, Kind::ReduceScatter, Kind::AllReduce})
+    for (GroupShape shape : {kInside, kAcross, GroupShape{6, 3, 2}})
+      for (Bytes bytes : {1, 7, 1000, 123457})
+        for (Ns time : {1, 50, 9999, 1234567}) {
+          Demand demand = model.ofCollective(kind, bytes, shape, time);
+          Uses least = model.usesOfCollective(kind, shape);
+          for (unsigned resource = 0; resource < kNumResources; ++resource) {
+            Wide needed = std::min<Wide>(static_cast<Wide>(least[resource]) * bytes / kUseBytes, kWhole * Wide(time));
+            EXPECT_GE(static_cast<Wide>(demand.share[resource]) * time, needed);
+          }
+        }
+}
+
+TEST(ContentionModel, ResourcesAreReadStrictly) {
+  for (const auto &[resources, wrong] : {std::pair("{}", "resources.compute_units"),
+                                         {R"({"network": {}})", "resources.network.bandwidth_gbps"},
+                                         {R"({"network": {"bandwidth_gbps": 1}, "ctas": 2})", "resources.ctas"},
+                                         {R"({"pcie": {"bandwidth_gbps": 1}})", "resources.pcie"}}) {
+    std::string text = R"({"schema_version": 1, "name": "x", "node": {"ranks": 4},
+      "memory": {"capacity_bytes": 1000, "bandwidth_gbps": 100}, "compute": {"peak_tflops": {"f32": 1}},
+      "copy": {"launch_ns": 3, "bandwidth_gbps": 50},
+      "links": {"base_ns": 100, "intra": {"bandwidth_gbps": 10, "latency_ns": 5}}, "resources": )";
+    llvm::Expected<MachineModel> machine = MachineModel::parse(text + resources + "}");
+    ASSERT_FALSE(machine) << resources;
+    EXPECT_NE(llvm::toString(machine.takeError()).find(wrong), std::string::npos) << resources;
+  }
+}
+
 TEST(ContentionModel, PairsAreReadStrictly) {
   for (const auto &[pairs, wrong] :
        {std::pair(R"([{"kind": "all_gather", "bytes": 1, "permille": 1}])", "nodes"),

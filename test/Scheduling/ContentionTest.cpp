@@ -26,6 +26,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 
 using namespace commsched;
 using namespace commsched::test;
@@ -234,6 +235,36 @@ TEST(Contention, CollectivesOnOneLinkShareIt) {
 }
 
 // Tests that times which no machine needs saturate instead of overflowing.
+// Tests that demands are forgotten if no resource is used on two lanes, and that no makespan changes by that.
+TEST(Contention, IdleDemandsAreDropped) {
+  int dropped = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    RandomOptions options;
+    options.nodes = 20;
+    options.commLanes = 2;
+    Problem problem = randomProblem(seed, options);
+    // Each lane has a resource of its own; in every third problem, two share one.
+    for (Node &node : problem.nodes)
+      if (node.kind == NodeKind::Start || node.kind == NodeKind::Compute) {
+        Demand demand;
+        LaneId lane = node.kind == NodeKind::Start ? node.lane : kComputeLane;
+        demand.set(static_cast<Resource>(seed % 3 == 0 && lane == 2 ? 1 : lane), kWhole);
+        problem.setDemand(node, demand);
+      }
+    Problem without = problem;
+    without.dropIdleDemands();
+    Order order = identityOrder(problem);
+    EXPECT_EQ(makespanOf(problem, order), makespanOf(without, order));
+    std::set<LaneId> lanes;
+    for (const Node &node : problem.nodes)
+      if (node.kind == NodeKind::Start)
+        lanes.insert(node.lane);
+    EXPECT_EQ(without.hasContention(), seed % 3 == 0 && lanes.size() == 2);
+    dropped += !without.hasContention();
+  }
+  EXPECT_GE(dropped, 40);
+}
+
 TEST(Contention, LargeTimesSaturate) {
   Problem problem = make({work(NodeKind::Start, 1, kMaxTotalNs / 4), work(NodeKind::Compute, 0, kMaxTotalNs / 4),
                           work(NodeKind::Wait, 0, 0, 0)},

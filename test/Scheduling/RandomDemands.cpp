@@ -34,8 +34,24 @@ void commsched::test::addRandomDemands(Problem &problem, uint64_t seed) {
     Demand small = randomDemand(random), large = randomDemand(random);
     for (unsigned resource = 0; resource < kNumResources; ++resource)
       key.leastDemand[resource] = std::min(small.share[resource], large.share[resource]);
+    // Some resources are used by the byte, as links are.
+    for (unsigned resource = 0; resource < kNumResources; ++resource)
+      if (random.percent(40)) {
+        key.leastDemand[resource] = 0;
+        key.leastUse[resource] = random.between(1, 1000) * (kUseBytes << random.below(8));
+      }
     Bytes from = random.between(1, 2000);
-    key.demand = [=](Bytes bytes, Ns) { return bytes < from ? small : large; };
+    key.demand = [=, uses = key.leastUse](Bytes bytes, Ns cost) {
+      Demand demand = bytes < from ? small : large;
+      for (unsigned resource = 0; resource < kNumResources; ++resource)
+        if (Wide use = uses[resource]; use > 0) {
+          use = (use * bytes + kUseBytes - 1) / kUseBytes;
+          Ns time = std::max<Ns>(cost, 1);
+          demand.set(static_cast<Resource>(resource),
+                     static_cast<int64_t>(std::min<Wide>((use + time - 1) / time, kWhole)));
+        }
+      return demand;
+    };
   }
 }
 

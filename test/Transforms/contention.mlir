@@ -26,7 +26,7 @@
 // RUN: comm-opt %s --comm-report="machine=%t.machine.json table=false timeline-file=%t.html" -o /dev/null
 // RUN: FileCheck %s --input-file=%t.html --check-prefix=PAGE
 // RUN: comm-opt %s --comm-report="machine=%t.machine.json" -o /dev/null 2>&1 | FileCheck %s --check-prefix=TABLE
-// TRACE: "ts":0,"name":"resources in use, percent","args":{"compute_units":35,"memory":100}
+// TRACE: "ts":0,"name":"resources in use, percent","args":{"compute_units":35,"memory":100,
 // PAGE: "undisturbed":13000,"resources":[{"name":"compute_units","when":[0,10000,
 // PAGE-SAME: {"name":"memory","when":[0,
 // TABLE: contention    before 6.00 us (31.6 %), after 6.00 us (31.6 %) of the makespan is slow-down

@@ -41,6 +41,8 @@ struct LoadOptions {
   /// If true, starts with a measured time get merge keys of their own, with a curve that fits the measurements. If
   /// false, keys have the cost model's curves, and the caller must price each bucket; see priceBuckets().
   bool separatesMeasured = true;
+  /// If true, demands stay where nothing in the block can be slowed down, as for the average of a region's demands.
+  bool keepsIdleDemands = false;
 };
 
 /// A block as a Problem, with facts about the loading.

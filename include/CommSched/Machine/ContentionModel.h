@@ -40,10 +40,20 @@ public:
   Demand ofVariant(const CollectiveVariant &variant, Bytes bytes, GroupShape shape, Ns time) const;
   /// What every collective of a kind needs at least, whatever its size.
   Shares leastOfCollective(CollectiveKind kind) const;
+  /// What every collective of a kind on such a group uses for its bytes at least, unless it takes the whole resource:
+  /// what follows from bandwidths, where nothing else was measured.
+  Uses usesOfCollective(CollectiveKind kind, GroupShape shape) const;
 
 private:
   void addTraffic(Demand &demand, CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time) const;
   bool isMeasured(CollectiveKind kind) const;
+  bool isMeasured(CollectiveKind kind, Against against) const;
+  /// Whether the profile says what kernels and collectives take of the device, by data sheet.
+  bool hasUnits() const { return machine.resources && machine.resources->computeUnits > 0; }
+  /// Whether collectives share links by their bandwidths.
+  bool sharesLinks() const { return hasUnits() || (machine.resources && machine.pairs.empty()); }
+  /// Whether anything says that kernels share the device.
+  bool sharesDevice() const;
 
   const MachineModel &machine;
 };

@@ -220,8 +220,12 @@ inline constexpr int64_t kTrafficPermille = 2500;
 
 /// What the contention model derives from data sheets where nothing was measured.
 struct MachineResources {
-  /// Compute units of a device (streaming multiprocessors, cores), and thread blocks of a collective, one per unit.
-  int64_t computeUnits = 1, ctas = 0;
+  /// What collectives on different lanes share, bytes per second of one rank in one direction: its network card with
+  /// the slot that it is in, and its ports to the links inside the node.
+  int64_t networkBytesPerSecond = 1, nodeLinksBytesPerSecond = 1;
+  /// Compute units of a device (streaming multiprocessors, cores), and thread blocks of a collective, one per unit. If
+  /// there are 0 units, kernels and collectives share nothing, and collectives share links only.
+  int64_t computeUnits = 0, ctas = 0;
   /// Bytes that a collective moves through memory for every byte on a link, permille.
   int64_t trafficPermille = 0;
   int64_t vectorUnitsPermille = kVectorUnitsPermille;

@@ -48,6 +48,11 @@ inline constexpr int32_t kMaxWeight = 1'000'000;
 /// One number per resource. Indexed by Resource.
 using Shares = std::array<int32_t, kNumResources>;
 
+/// What the collectives of one kind use of each resource for their bytes, in millionths of a nanosecond for each GiB; 0
+/// if nothing is known. Indexed by Resource.
+using Uses = std::array<int64_t, kNumResources>;
+inline constexpr int64_t kUseBytes = int64_t(1) << 30;
+
 /// What one activity needs.
 struct Demand {
   /// The share of each resource, in millionths, that the activity takes while it runs undisturbed.

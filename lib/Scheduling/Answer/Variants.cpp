@@ -105,6 +105,7 @@ Problem commsched::withLeastVariants(const Problem &problem) {
     };
     // Not used by bounds, which look at what is needed at least.
     key.leastDemand = {};
+    key.leastUse = {};
     key.variants.clear();
   }
   return result;

@@ -136,6 +136,18 @@ std::vector<int64_t> leastShares(const Problem &problem, unsigned resource, bool
   return shares;
 }
 
+/// What the work of a node uses of a resource at least, in millionths of a nanosecond: a share of its time, or what its
+/// bytes take (Lemma 27). `duration` is the time, or the charge of a start that may be merged.
+Wide useOf(const Problem &problem, const Node &node, unsigned resource, Ns duration, int64_t share, bool bucketing) {
+  const int64_t perBytes =
+      bucketing && node.mergeKey != kNone ? problem.mergeKeys[node.mergeKey].leastUse[resource] : 0;
+  if (perBytes == 0)
+    return static_cast<Wide>(duration) * share;
+  Wide alone = static_cast<Wide>(node.cost) * problem.demandOf(node).share[resource];
+  Wide byBytes = static_cast<Wide>(node.bytes) * perBytes / kUseBytes;
+  return std::min({alone, byBytes, static_cast<Wide>(duration) * kWhole});
+}
+
 /// What activities take of one resource: the sum, in millionths of a nanosecond, and the parts of at least 1 ns.
 std::pair<Wide, std::vector<Job>> partsOf(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
                                           unsigned resource, bool bucketing) {
@@ -146,7 +158,7 @@ std::pair<Wide, std::vector<Job>> partsOf(const Problem &problem, const BoundCos
     const Node &node = problem.nodes[id];
     bool onLane = node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid;
     Ns duration = onLane ? costs.lane[id] : costs.compute[id];
-    Wide part = static_cast<Wide>(duration) * shares[id];
+    Wide part = useOf(problem, node, resource, duration, shares[id], bucketing);
     load += part;
     if (part < kWhole)
       continue;
@@ -245,7 +257,7 @@ llvm::ArrayRef<BoundArgumentEntry> commsched::boundArguments() {
       {"longest-path", "2", true, boundByLongestPath},
       {"one-machine", "3 to 5", true, boundByOneMachine},
       {"through-node", "2 to 4", true, boundThroughNodes},
-      {"resources", "13 to 15", true, boundByResources},
+      {"resources", "13 to 15, 27", true, boundByResources},
       {"deferral", "9", true, boundByDeferral},
       {"latencies", "20", false, boundByLatencies},
       {"buckets", "17", false, boundByBuckets},

@@ -42,6 +42,27 @@ void Problem::setDemand(Node &node, const Demand &demand) {
   node.demand = static_cast<int32_t>(demands.size()) - 1;
 }
 
+void Problem::dropIdleDemands() {
+  // By resource: the only lane that uses it so far; kNone if there is none.
+  std::array<LaneId, kNumResources> users;
+  users.fill(kNone);
+  for (const Node &node : nodes) {
+    const Demand &demand = demandOf(node);
+    const LaneId lane = node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid ? node.lane : kComputeLane;
+    for (unsigned resource = 0; resource < kNumResources; ++resource) {
+      if (demand.share[resource] == 0)
+        continue;
+      if (users[resource] != kNone && users[resource] != lane)
+        return;
+      users[resource] = lane;
+    }
+  }
+  demands.clear();
+  copyDemand = {};
+  for (Node &node : nodes)
+    node.demand = kNone;
+}
+
 void Problem::finalize() {
   succs = preds.transposed(size());
   users = touches.transposed(static_cast<int32_t>(buffers.size()));

@@ -179,9 +179,10 @@ struct MergeKey {
   std::function<Ns(Bytes, int32_t members)> groupCost;
 
   /// What a merged collective over `bytes` that takes `cost` needs; empty: nothing. Never less, of any resource, than
-  /// `leastDemand`.
+  /// `leastDemand`. Its share times `cost` is never less than the bytes times `leastUse`, or the whole resource.
   std::function<Demand(Bytes bytes, Ns cost)> demand;
   Shares leastDemand{};
+  Uses leastUse{};
   /// Other ways to carry out a merged collective.
   std::vector<KeyVariant> variants = {};
 
@@ -263,6 +264,9 @@ struct Problem {
   }
   /// Gives a node a demand.
   void setDemand(Node &node, const Demand &demand);
+  /// Forgets all demands if no resource is used on two lanes: a lane runs one activity at a time, so nothing is ever
+  /// slowed down. To be called before keys and variants are loaded. O(N).
+  void dropIdleDemands();
   /// The clocks of the lanes before the first node.
   template <class Lanes> void beginLanes(Lanes &lanes) const {
     lanes.assign(std::max<LaneId>(numLanes(), 1), 0);

@@ -237,6 +237,7 @@ MergeKey Loader::mergeKeyOf(NodeId start) const {
       return model->ofCollective(kind, bytes, shape, time);
     };
     key.leastDemand = model->leastOfCollective(key.kind);
+    key.leastUse = model->usesOfCollective(key.kind, collective.shape);
   }
   return key;
 }
@@ -294,6 +295,7 @@ Expected<LoadedComputation> Loader::run() {
       return std::move(error);
     loadPredecessors(id);
   }
+  problem.dropIdleDemands();
   loadBuffers();
   loadMerging();
   problem.joinsAtEnd = !isEntry;
