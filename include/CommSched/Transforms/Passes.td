@@ -87,8 +87,8 @@ def CommSchedule : Pass<"comm-schedule"> {
     answer with the least regret, the largest distance to a lower bound at any of these scales, of those that take at most
     0.1 % longer as planned than the fastest one. An answer that takes over 1 % longer than an input within the limit at any
     of the scales is not taken. `objective=regret` minimizes the regret alone, and `objective=makespan` ignores other
-    scales. With `effort=0`, contention, or `limit=arena` the default is the makespan; with `objective=regret` a warning or
-    an error says so.
+    scales. With `effort=0` or `limit=arena` the default is the makespan; with `objective=regret` a warning or
+    an error says so. If activities share resources, nothing is claimed of the scales between those that were played.
 
     Remarks: one per collective, with its positions, its bucket, its exposed time before and after, and its limiting factor
     (`docs/guide/Remarks.md`).

@@ -86,8 +86,6 @@ private:
       return "only a first answer is asked for";
     if (options.admits)
       return "answers have to meet a further condition";
-    if (problem.hasContention())
-      return "activities share resources";
     if (!asPlanned.isWithinLimit())
       return "no order within the limit was found";
     if (!isSmallEnough())
@@ -228,7 +226,7 @@ private:
   /// is largest, as long as that of the others stays below, and the loss to the fastest answer and to the given order
   /// within what the rule allows.
   void moveNodes() {
-    if (hasUnits(problem) || problem.hasVariants())
+    if (hasUnits(problem) || problem.hasVariants() || problem.hasContention())
       return;
     size_t from = choose();
     int64_t left = mulDiv(effort(), kMovesPercent, 100);
@@ -353,9 +351,13 @@ private:
     std::vector<ScaledTimes> times;
     for (size_t index = 0; index < kScales; ++index)
       times.push_back({kPlayedScales[index], candidate.makespans[index], input[index], std::max<Ns>(bounds[index], 0)});
-    addScales(times, kAddedScales, [&](CostScale scale) { return measureAt(candidate.schedule, scale); });
+    // If activities share resources, a makespan need not be convex in the scale, so the played scales prove nothing of
+    // those between them.
+    const bool isConvex = !problem.hasContention();
+    if (isConvex)
+      addScales(times, kAddedScales, [&](CostScale scale) { return measureAt(candidate.schedule, scale); });
     Schedule answer = std::move(candidate.schedule);
-    answer.regretPpm = regretPpm(times);
+    answer.regretPpm = isConvex ? regretPpm(times) : std::nullopt;
     answer.scales = std::move(times);
     answer.steps = facts.steps;
     answer.incumbents = facts.incumbents;
