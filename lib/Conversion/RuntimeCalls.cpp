@@ -73,7 +73,8 @@ LLVM::LLVMFuncOp RuntimeCalls::declare(StringRef name) {
   LLVM::LLVMFuncOp &function = functions[name];
   if (function)
     return function;
-  if ((function = module.lookupSymbol<LLVM::LLVMFuncOp>(name)))
+  function = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+  if (function)
     return function;
   const auto *signature =
       llvm::find_if(getRuntimeSignatures(), [&](const RuntimeSignature &s) { return name == s.name; });

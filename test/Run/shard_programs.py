@@ -1,10 +1,10 @@
-# ===- shard_programs.py - Collectives of the shard dialect against an oracle -----------------------===#
+#===- shard_programs.py - Collectives of the shard dialect against an oracle -----------------------===#
 #
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# ===------------------------------------------------------------------------------------------------===#
+#===------------------------------------------------------------------------------------------------===#
 #
 # Makes random programs of upstream's shard dialect, runs them with convert-shard-to-comm, and compares what each rank
 # gets with the definitions in upstream's documentation of the dialect, carried out here on lists of Python. Grids have

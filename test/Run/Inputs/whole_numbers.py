@@ -1,10 +1,10 @@
-# ===- whole_numbers.py - Arrays of small whole numbers ---------------------------------------------===#
+#===- whole_numbers.py - Arrays of small whole numbers ---------------------------------------------===#
 #
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# ===------------------------------------------------------------------------------------------------===#
+#===------------------------------------------------------------------------------------------------===#
 #
 # Writes FOLDER/0.npy, 1.npy and so on, with 32-bit floating-point numbers that are whole: sums and products of them are
 # exact, whatever their order.
