@@ -176,3 +176,14 @@ def test_every_program_is_scheduled(programs):
             run.stderr,
         )
         assert "guess" not in run.stderr, (name, run.stderr)
+
+
+def test_the_command_writes_generic_form_and_refuses_text_with_a_fault(tmp_path, programs):
+    given, made = tmp_path / "step.txt", tmp_path / "step.mlir"
+    command = [sys.executable, "-m", "commsched.jax.convert", given, made]
+    given.write_text(programs["gather_rows"]["stablehlo"])
+    assert subprocess.run(command).returncode == 0
+    assert made.read_text() == convert.to_generic(given.read_text()) and '"stablehlo.all_gather"' in made.read_text()
+    given.write_text("module { stablehlo.nothing }")
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 1 and run.stderr.startswith("commsched.jax.convert: error: ")
