@@ -7,6 +7,7 @@
     gm, report = ct.schedule_overlap(gm)             # one post-AOT graph
     text = ct.export_mlir(gm)                        # the same as a module of comm operations
     step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
+    plan = ct.plan(model, batch, mesh=mesh)          # settings of eager FSDP2 (Fsdp2.md)
     machine = ct.calibrate()                         # a profile of the running job, for the option `machine`
 
 docs/guide/PyTorch.md describes the options and what is understood.
@@ -18,6 +19,7 @@ pytorch.check()
 
 try:
     from .calibration import Calibration, calibrate
+    from .fsdp2 import Plan, plan
     from .importer.export import export_mlir
     from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
     from .recording import runtime_report
@@ -28,11 +30,13 @@ except ImportError as error:
 
 __all__ = [
     "Calibration",
+    "Plan",
     "calibrate",
     "enabled",
     "export_mlir",
     "inductor_options",
     "install",
+    "plan",
     "report",
     "reports",
     "runtime_report",

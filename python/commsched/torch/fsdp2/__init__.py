@@ -1,0 +1,9 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A plan for eager FSDP2: groups, resharding and prefetches that hide its collectives, through its public calls."""
+
+from .plan import Plan, plan
+from .recorder import Untraceable
+
+__all__ = ["Plan", "Untraceable", "plan"]

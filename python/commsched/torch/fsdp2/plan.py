@@ -1,0 +1,387 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""`commsched.torch.plan`: how to run a model with FSDP2, and what that is predicted to take."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+from ...program import Program
+from .. import reporting
+from ..options import DEFAULT_MACHINE, Options, option_value
+from ..ranks import first_run
+from ..summary import bytes_text, time_text
+from . import program, search, tracing, units
+from .program import Measure
+from .runtime import Kind, Run
+from .setting import Setting, by_units
+from .step import Event, Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A way to run a model with FSDP2. `plan` makes it.
+
+    Attributes:
+        setting: groups of modules, what is resharded, and lists of prefetches.
+        predicted: time and peak of a step by the model.
+        default: the setting of FSDP2's tutorial, or the one that the user has made.
+        default_predicted: the same of that.
+        bound_ns: no setting takes less, with any amount of memory. None if the model is one group.
+        limit_bytes: the limit on the peak.
+        notes: what was assumed, in sentences.
+    """
+
+    step: Step = dataclasses.field(repr=False)
+    setting: Setting
+    predicted: Measure
+    default: Setting
+    default_predicted: Measure
+    bound_ns: int | None
+    limit_bytes: int
+    notes: tuple[str, ...]
+    ranks: int
+    machine: str
+    lists_only: bool
+    policy: MixedPrecisionPolicy = dataclasses.field(repr=False)
+    mesh: DeviceMesh | None = dataclasses.field(repr=False)
+
+    # What it says.
+
+    def names(self, group: int) -> list[str]:
+        """The names of a group's modules. The root's group has the empty name."""
+        if group == 0:
+            return [""]
+        return [self.step.units[u].name for u in self.setting.groups[group].units]
+
+    def run(self) -> Run:
+        """What FSDP2's runtime does in a step of the plan."""
+        return Run(self.step, self.setting, self.ranks)
+
+    def events(self) -> list[tuple[str, str]]:
+        """What the host does in a step, in order: pairs of a kind and the names of a group's modules, with commas.
+
+        Kinds are "all_gather", "copy_out" (the whole parameters are there), "reshard" (they are freed) and
+        "reduce_scatter".
+        """
+        return [(kind, ", ".join(self.names(group))) for kind, group in self.run().log]
+
+    def table(self) -> str:
+        """The plan beside the default, what each kind of decision is worth, and one row per group."""
+        rows = [("", "default", "plan", "")]
+        d, p = self.default_predicted, self.predicted
+        rows.append(("step", time_text(d.step_ns), time_text(p.step_ns), _change(d.step_ns, p.step_ns)))
+        rows.append(("exposed", time_text(d.exposed_ns), time_text(p.exposed_ns), ""))
+        for what, old, new in (
+            ("peak", d.peak_bytes, p.peak_bytes),
+            ("peak, allocated", d.allocated_bytes, p.allocated_bytes),
+        ):
+            rows.append((what, bytes_text(old), bytes_text(new), _change(old, new)))
+        if self.bound_ns is not None:
+            rows.append(("lower bound", "", time_text(self.bound_ns), ""))
+        head = f"FSDP2 on {self.ranks} ranks of {self.machine}; limit {bytes_text(self.limit_bytes)}"
+        lines = [head, *_columns(rows)]
+        for what, worth in self.worth().items():
+            lines.append(f"{what}: {time_text(worth)} of the step")
+        lines.append(f"inputs of reductions in flight: {self.setting.reduce_buffers}")
+        groups = [("group", "parameters", "after forward", "prefetches forward", "prefetches backward")]
+        run = self.run()
+        sizes = {item.group: item.nbytes for item in run.items if item.kind is Kind.GATHER}
+        for i, group in enumerate(self.setting.groups):
+            groups.append(
+                (
+                    "the model itself" if i == 0 else ", ".join(self.names(i)),
+                    bytes_text(sizes.get(i, 0)),
+                    "freed" if group.reshard else "kept",
+                    ", ".join(self.names(t)[0] for t in self.setting.forward_targets(i)) or "by default",
+                    ", ".join(self.names(t)[0] for t in self.setting.backward_targets(i)) or "by default",
+                )
+            )
+        return "\n".join([*lines, *_columns(groups), *(f"note: {note}" for note in self.notes)])
+
+    __str__ = table
+
+    def worth(self) -> dict[str, int]:
+        """By how much a step takes longer, ns, if one kind of decision is left to FSDP2's default."""
+        s = self.setting
+        plain = tuple(dataclasses.replace(g, forward_ahead=0, backward_ahead=0) for g in s.groups)
+        freed = tuple(dataclasses.replace(g, reshard=i > 0) for i, g in enumerate(s.groups))
+        asked = {"lists of prefetches": dataclasses.replace(s, groups=plain)}
+        if not self.lists_only:
+            asked |= {
+                "keeping parameters after the forward pass": dataclasses.replace(s, groups=freed),
+                "inputs of reductions in flight": dataclasses.replace(s, reduce_buffers=1),
+            }
+        asked = {name: other for name, other in asked.items() if other != s}
+        runs = [Run(self.step, other, self.ranks) for other in asked.values()]
+        # Settings that are carried out alike have one program.
+        texts = [program.on_device(run) for run in runs]
+        distinct = dict(zip(texts, runs))
+        times = dict(zip(distinct, program.measure(distinct, self.machine)))
+        return {name: times[text].step_ns - self.predicted.step_ns for name, text in zip(asked, texts)}
+
+    def page(self, path: str | os.PathLike) -> None:
+        """Writes the timeline of a step: a page if the name ends in .html, otherwise a trace for Perfetto."""
+        run = self.run()
+        text = program.module([program.function(run, run.device_order(), "step", locations=True)], self.ranks)
+        file = option_value(pathlib.Path(path))
+        Program(text, "plan").run(
+            f"comm-report{{machine={option_value(self.machine)} table=false timeline-file={file}}}"
+        )
+
+    def code(self) -> str:
+        """Lines of Python that do what `apply` does, without CommSched. `options` are those of `fully_shard`."""
+        groups = self.setting.groups
+        names = [self.names(i) for i in range(1, len(groups))]
+        kept = sorted(i for i, g in enumerate(groups[1:]) if not g.reshard)
+        forward = {i: t for i in range(len(groups)) if (t := self.setting.forward_targets(i))}
+        backward = {i: t for i in range(len(groups)) if (t := self.setting.backward_targets(i))}
+        lines = []
+        if not self.lists_only:
+            lines += [
+                "from torch.distributed.fsdp import fully_shard",
+                "",
+                "options = {}  # mesh, mp_policy, offload_policy: those of your job",
+            ]
+        lines += [f"groups = {names!r}", "groups = [[model.get_submodule(name) for name in names] for names in groups]"]
+        if not self.lists_only:
+            lines += [
+                "for i, modules in enumerate(groups):",
+                f"    fully_shard(modules, reshard_after_forward={f'i not in {kept!r}' if kept else True}, **options)",
+                f"fully_shard(model, reshard_after_forward={groups[0].reshard}, **options)",
+            ]
+        if forward or backward:
+            lines.append("heads = [model, *(modules[0] for modules in groups)]")
+        for targets, pass_ in ((forward, "forward"), (backward, "backward")):
+            if targets:
+                lines += [
+                    f"for i, targets in {targets!r}.items():",
+                    f"    heads[i].set_modules_to_{pass_}_prefetch([heads[t] for t in targets])",
+                ]
+        if not self.lists_only and self.setting.reduce_buffers > 1:
+            lines.append(f"model.set_reduce_scatter_max_input_buffers({self.setting.reduce_buffers})")
+        return "\n".join(lines) + "\n"
+
+    # What it does.
+
+    def digest(self) -> str:
+        """A hash of what the ranks have to have in common."""
+        names = [(self.names(i), g) for i, g in enumerate(self.setting.groups)]
+        return hashlib.sha256(repr((names, self.setting.reduce_buffers, self.ranks)).encode()).hexdigest()[:16]
+
+    def apply(self, model: nn.Module, **options: Any) -> nn.Module:
+        """Calls `fully_shard` and sets the lists of prefetches, by public calls of FSDP2. Returns the model.
+
+        If `fully_shard` was called before the plan was made, only the lists are set. All ranks compare their plans, so
+        all have to call it.
+
+        Args:
+            options: those of `fully_shard` that the plan does not decide, such as `offload_policy`.
+
+        Raises:
+            ValueError: the model has no modules of these names, or `fully_shard` was called since, or an option is one
+                that the plan decides.
+            RuntimeError: another rank has another plan. Every rank raises it, before anything is changed.
+        """
+        groups = self._modules(model)
+        if decided := {"mesh", "mp_policy", "reshard_after_forward"} & options.keys():
+            raise ValueError(f"options: expected others than {', '.join(sorted(decided))}, which the plan decides")
+        if any(isinstance(m, FSDPModule) for m in model.modules()) != self.lists_only:
+            raise ValueError(
+                "model: expected fully_shard as it was when the plan was made; make the plan again"
+                if self.lists_only
+                else "model: fully_shard was called since the plan was made; make the plan again"
+            )
+        size = self.mesh.size() if self.mesh is not None else dist.get_world_size() if dist.is_initialized() else None
+        if not self.lists_only and size != self.ranks:
+            raise ValueError(f"mesh: the plan was made for {self.ranks} ranks, got {size}; make the plan again")
+        self._compare(model)
+        if not self.lists_only:
+            shared: dict[str, Any] = {"mesh": self.mesh, "mp_policy": self.policy, **options}
+            for modules, group in zip(groups[1:], self.setting.groups[1:]):
+                fully_shard(modules if len(modules) > 1 else modules[0], reshard_after_forward=group.reshard, **shared)
+            fully_shard(model, reshard_after_forward=self.setting.groups[0].reshard, **shared)
+            if self.setting.reduce_buffers > 1:
+                groups[0][0].set_reduce_scatter_max_input_buffers(self.setting.reduce_buffers)
+        for i, modules in enumerate(groups):
+            modules[0].set_modules_to_forward_prefetch([groups[t][0] for t in self.setting.forward_targets(i)])
+            modules[0].set_modules_to_backward_prefetch([groups[t][0] for t in self.setting.backward_targets(i)])
+        return model
+
+    def _modules(self, model: nn.Module) -> list[list[Any]]:
+        """Indexed by group: its modules."""
+        groups: list[list[Any]] = [[model]]
+        for i in range(1, len(self.setting.groups)):
+            try:
+                groups.append([model.get_submodule(name) for name in self.names(i)])
+            except AttributeError as error:
+                raise ValueError(f"model: expected the modules of the plan: {error}") from None
+        return groups
+
+    def _compare(self, model: nn.Module) -> None:
+        """Compares the plan with those of the other ranks. Alone, or without a process group, there are none."""
+        if not dist.is_available() or not dist.is_initialized():
+            return
+        group = self.mesh.get_group() if self.mesh is not None else dist.group.WORLD
+        program_ = hashlib.sha256(f"fsdp2 {[n for n, _ in model.named_modules()]!r}".encode()).hexdigest()[:16]
+        first_run(((group.group_name, program_, self.digest()),))
+
+
+def plan(
+    model: nn.Module,
+    example_batch: Any,
+    *,
+    loss: Callable[[Any], torch.Tensor] | None = None,
+    machine: str | os.PathLike = DEFAULT_MACHINE,
+    memory_limit_bytes: int | None = None,
+    mesh: DeviceMesh | None = None,
+    ranks: int | None = None,
+    mp_policy: MixedPrecisionPolicy | None = None,
+    units: Sequence[nn.Module | str] | None = None,
+) -> Plan:
+    """Plans how FSDP2 (`fully_shard`) runs a model. Nothing is run, and the model is not changed.
+
+    One step (forward, loss, backward) is traced with fake tensors. It needs no accelerator and no memory, and the model
+    may be on the device "meta".
+
+    Args:
+        example_batch: what the model is called with: a tuple of arguments, a dictionary of arguments by name, or one
+            argument.
+        loss: turns what the model returns into a scalar. By default, the model returns it, or all tensors that it
+            returns are summed.
+        machine: a machine profile, by name or path.
+        memory_limit_bytes: limit on the peak of parameters, gradients and activations, without the optimizer's state.
+            None: the peak of FSDP2's default.
+        mesh: the mesh of `fully_shard`, of one dimension.
+        ranks: their number in place of a mesh, for a job of another size than this process is in. By default, that of
+            the process group.
+        mp_policy: that of `fully_shard`.
+        units: modules, or their names, that may be sharded by themselves. By default, the elements of the model's lists
+            of modules, and the modules beside these lists.
+
+    If `fully_shard` was called on the model already, its groups hold, and only the lists of prefetches are planned.
+
+    Returns:
+        A plan that is at most as slow as FSDP2's default, by the model, if that is within the limit.
+
+    Raises:
+        ValueError: an argument is not as expected, or the model is one that cannot be planned yet.
+        Untraceable: the model cannot be run with fake tensors. The text names the place.
+    """
+    options = Options(machine=machine, memory_limit_bytes=memory_limit_bytes)
+    return _Planner(model, example_batch, loss, options, mesh, ranks, mp_policy, units).plan()
+
+
+class _Planner:
+    def __init__(
+        self,
+        model: nn.Module,
+        batch: Any,
+        loss: tracing.Loss | None,
+        options: Options,
+        mesh: DeviceMesh | None,
+        ranks: int | None,
+        policy: MixedPrecisionPolicy | None,
+        chosen: Iterable[nn.Module | str] | None,
+    ):
+        self.model, self.options, self.mesh = model, options, mesh
+        self.found = units.find(model, chosen)
+        self.lists_only = self.found.applied is not None
+        if self.lists_only and policy is not None:
+            raise ValueError("mp_policy: expected None for a model on which fully_shard was called")
+        self.policy = self.found.policy or policy or MixedPrecisionPolicy()
+        self.ranks = units.ranks_of(mesh, ranks, self.found)
+        self.step, numbers = self._step(batch, loss)
+        if self.lists_only:
+            self.default = units.applied_setting(self.step, self.found, numbers)
+        else:
+            self.default = by_units(self.step, {numbers[u] for u in self.found.blocks})
+
+    def _step(self, batch: Any, loss: tracing.Loss | None) -> tuple[Step, dict[int, int]]:
+        whole = units.whole_parameters(self.model, self.policy)
+        casts = (
+            self.policy.param_dtype if self.policy.cast_forward_inputs else None,
+            self.policy.output_dtype,
+        )
+        trace = tracing.trace_step(
+            self.model, _arguments(batch), loss, self.found.modules, whole, casts, _device(self.model, self.mesh)
+        )
+        found, numbers = units.step_units(self.model, self.found, trace.order, self.policy)
+        events = [
+            Event(e.moment, numbers[e.unit]) if isinstance(e, Event) else e
+            for e in trace.recorder.priced(self.options.machine)
+        ]
+        notes = list(trace.recorder.notes)
+        notes += [f"{u.name} stays with the model itself: {u.pinned}" for u in found if u.pinned]
+        called = len(trace.order)
+        notes += [f"{u.name} is not called in a step" for u in found[called:] if u.parameters]
+        repeated = frozenset(numbers[u] for u in trace.repeated)
+        notes += [f"{found[u].name} is called more than once in a step" for u in sorted(repeated)]
+        return Step(found, called, events, notes, repeated), numbers
+
+    def plan(self) -> Plan:
+        limit = self.options.memory_limit_bytes
+        pricer = search.Pricer(self.step, self.ranks, self.options.machine, limit)
+        tried, bound = search.search(pricer, self.default, self.lists_only)
+        default = pricer([self.default])[0].measure
+        best = tried[0]
+        notes = list(self.step.notes)
+        if best.measure.needed_bytes > (pricer.limit or 0):
+            notes.append("no setting that was tried is within the limit; this one needs least")
+        result = Plan(
+            self.step,
+            best.setting,
+            best.measure,
+            self.default,
+            default,
+            bound,
+            pricer.limit or 0,
+            tuple(notes),
+            self.ranks,
+            os.fspath(self.options.machine),
+            self.lists_only,
+            self.policy,
+            self.mesh,
+        )
+        if reporting.speaks():
+            reporting.log.info(
+                "FSDP2 plan: step %s, default %s", time_text(best.measure.step_ns), time_text(default.step_ns)
+            )
+        return result
+
+
+def _arguments(batch: Any) -> tuple[tuple, dict[str, Any]]:
+    if isinstance(batch, dict):
+        return (), batch
+    return (tuple(batch), {}) if isinstance(batch, (tuple, list)) else ((batch,), {})
+
+
+def _device(model: nn.Module, mesh: DeviceMesh | None) -> torch.device:
+    """Where fake tensors are: the device of the job. Without its build of PyTorch, autograd needs the processor."""
+    kinds = [mesh.device_type] if mesh is not None else [p.device.type for p in model.parameters()]
+    kind = kinds[0] if kinds else "cpu"
+    return torch.device(kind if kind == "cuda" and torch.cuda.is_available() else "cpu")
+
+
+def _change(old: int, new: int) -> str:
+    return f"{100 * (new - old) / old:+.1f} %" if old else ""
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in rows]
+
+
+__all__ = ["Plan", "plan"]

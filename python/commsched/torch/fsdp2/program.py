@@ -1,0 +1,290 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Runs of FSDP2 as functions of `comm` operations, which the library times and whose memory it counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from ...program import Program
+from ..importer.mlir_text import FREE, cost_attribute
+from ..options import option_value
+from .runtime import Item, Kind, Run
+
+GROUP = "shards"
+NAME = "step"
+_FLOATS = {2: "bf16", 4: "f32", 8: "f64"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """What the library says of a run.
+
+    Args:
+        step_ns: its time.
+        exposed_ns: for how long computation waits for collectives.
+        peak_bytes: the most bytes that are live on the device, with the shards of parameters and of gradients.
+        allocated_bytes: the same as an allocator counts, for the host takes and frees memory in its own order.
+    """
+
+    step_ns: int
+    exposed_ns: int
+    peak_bytes: int
+    allocated_bytes: int
+
+    @property
+    def needed_bytes(self) -> int:
+        """What a limit is compared with."""
+        return max(self.peak_bytes, self.allocated_bytes)
+
+
+def _tensor(nbytes: int, itemsize: int = 1) -> str:
+    element = _FLOATS.get(itemsize, "i8")
+    return f"tensor<{nbytes // (itemsize if itemsize in _FLOATS else 1)}x{element}>"
+
+
+class _Values:
+    """The values of a function: indexed by item, those that are born there, and those that die there."""
+
+    def __init__(self) -> None:
+        self.born: dict[int, list[tuple[str, int]]] = {}
+        self.dying: dict[int, list[tuple[str, int]]] = {}
+        self._count = 0
+
+    def add(self, nbytes: int, born: int, dies: int | None) -> None:
+        """A value; None as `dies`: it lives no longer than the item at which it is born."""
+        value = (f"%v{self._count}", nbytes)
+        self._count += 1
+        self.born.setdefault(born, []).append(value)
+        if dies is not None and dies != born:
+            self.dying.setdefault(dies, []).append(value)
+
+
+def _activations(run: Run, values: _Values) -> None:
+    """Values for the bytes of activations: what is born last dies first, which changes no sum."""
+    stack: list[list[int]] = []  # bytes and the item of birth
+    before = 0
+    for index, item in enumerate(run.items):
+        shrink = before - item.level
+        while shrink > 0:
+            top = stack[-1]
+            part = min(shrink, top[0])
+            values.add(part, top[1], index)
+            top[0] -= part
+            shrink -= part
+            if not top[0]:
+                stack.pop()
+        grown = max(0, item.level - before)
+        if grown:
+            stack.append([grown, index])
+        if item.kind is Kind.COMPUTE and item.peak > before + grown:
+            values.add(item.peak - before - grown, index, None)
+        before = item.level
+    for nbytes, born in stack:
+        values.add(nbytes, born, len(run.items))
+
+
+def function(
+    run: Run,
+    order: Sequence[int],
+    name: str,
+    host: bool = False,
+    locations: bool = False,
+    free: bool = False,
+    timed_copies: bool = False,
+) -> str:
+    """A run in one order of its items as the text of a function.
+
+    Args:
+        host: the memory is that of the host's order, in which some buffers live longer.
+        locations: operations have names, by which `place` finds their items.
+        free: collectives may be moved, and what runs on the stream of computation may not. Otherwise only the order of
+            the text tells what happens when.
+        timed_copies: copies take the time that their items have. Otherwise the library prices their bytes.
+    """
+    return _Function(run, host, locations, free, timed_copies).text(order, name)
+
+
+class _Function:
+    def __init__(self, run: Run, host: bool, locations: bool, free: bool, timed_copies: bool):
+        self.run, self.host, self.locations, self.free, self.timed_copies = run, host, locations, free, timed_copies
+        # If collectives are free, the name of the last token: each computation takes one, and gives the next.
+        self.token = ""
+        self.values = _Values()
+        _activations(run, self.values)
+        for buffer in run.buffers:
+            if run.items[buffer.born].kind is Kind.COPY_OUT:
+                self.values.add(buffer.nbytes, buffer.born, buffer.dies)
+        # Indexed by copy-in: how long the input of its reduction lives.
+        self.inputs = {b.born: b for b in run.buffers if run.items[b.born].kind is Kind.COPY_IN}
+        self.shards: dict[tuple[int, int, int], str] = {}
+        self.lines: list[str] = []
+        self.returned: list[tuple[str, str]] = []
+        self.waited: set[int] = set()
+
+    def text(self, order: Sequence[int], name: str) -> str:
+        for index in order:
+            self._item(index, self.run.items[index])
+        for index, item in enumerate(self.run.items):
+            if item.kind is Kind.GATHER and index not in self.waited:
+                self._wait(index, item)
+        arguments = ", ".join(f"{ssa}: {_tensor(k[1], k[2])}" for k, ssa in self.shards.items())
+        types = ", ".join(t for _, t in self.returned)
+        results = ", ".join(v for v, _ in self.returned)
+        end = f"    return {results} : {types}" if self.returned else "    return"
+        arrow = f" -> ({types})" if self.returned else ""
+        return "\n".join([f"  func.func @{name}({arguments}){arrow} {{", *self.lines, end, "  }"])
+
+    def _line(self, text: str, place: str) -> None:
+        self.lines.append(f'    {text} loc("{place}")' if self.locations else f"    {text}")
+
+    def _item(self, index: int, item: Item) -> None:
+        if item.kind is Kind.GATHER:
+            self._gather(index, item)
+        elif item.kind is Kind.REDUCE:
+            self._reduce(index, item)
+        elif item.kind is Kind.AWAIT:
+            self._await(index, item)
+        else:
+            self._compute(index, item)
+
+    def place(self, index: int, item: Item) -> str:
+        return f"{item.kind.value}.{'bw' if item.backward else 'fw'}.{item.group}.{index}"
+
+    def _shard(self, item: Item) -> tuple[str, str]:
+        nbytes = item.nbytes // self.run.ranks
+        key = (item.group, nbytes, item.itemsize)
+        return self.shards.setdefault(key, f"%shard{len(self.shards)}"), _tensor(nbytes, item.itemsize)
+
+    def _gather(self, index: int, item: Item) -> None:
+        shard, type_ = self._shard(item)
+        whole = _tensor(item.nbytes, item.itemsize)
+        self._line(
+            f"%f{index} = comm.all_gather {shard} on @{GROUP} : ({type_}) -> !comm.future<{whole}>",
+            self.place(index, item),
+        )
+
+    def _wait(self, index: int, item: Item) -> None:
+        self.waited.add(index)
+        whole = _tensor(item.nbytes, item.itemsize)
+        self._line(f"%g{index} = comm.wait %f{index} : !comm.future<{whole}>", f"wait.{index}")
+
+    def _reduce(self, index: int, item: Item) -> None:
+        part, whole = _tensor(item.nbytes // self.run.ranks, item.itemsize), _tensor(item.nbytes, item.itemsize)
+        self._line(
+            f"%f{index} = comm.reduce_scatter avg %p{item.of} on @{GROUP} : ({whole}) -> !comm.future<{part}>",
+            self.place(index, item),
+        )
+
+    def _await(self, index: int, item: Item) -> None:
+        part = _tensor(self.run.items[item.of].nbytes // self.run.ranks, self.run.items[item.of].itemsize)
+        self._line(f"%r{item.of} = comm.wait %f{item.of} : !comm.future<{part}>", f"wait.{item.of}")
+        self.returned.append((f"%r{item.of}", part))
+        if self.values.dying.get(index) or self.values.born.get(index):
+            self._operation("end", index, [], [], FREE)
+
+    def _compute(self, index: int, item: Item) -> None:
+        operands: list[tuple[str, str]] = []
+        results: list[tuple[str, str]] = []
+        cost = cost_attribute(None, None, item.cost_ns)
+        if item.kind is Kind.COPY_OUT:
+            self._wait(item.of, self.run.items[item.of])
+            operands.append((f"%g{item.of}", _tensor(item.nbytes, item.itemsize)))
+        if item.kind is Kind.COPY_IN:
+            results.append((f"%p{index}", _tensor(item.nbytes, item.itemsize)))
+        if item.kind is not Kind.COMPUTE and not self.timed_copies:
+            cost = _copy_cost(item.nbytes)
+        if self.host:
+            for gather, until in self.run.flat_until.items():
+                if until == index and self.run.items[gather].kind is Kind.GATHER and gather in self.waited:
+                    operands.append(
+                        (f"%g{gather}", _tensor(self.run.items[gather].nbytes, self.run.items[gather].itemsize))
+                    )
+        self._operation(item.kind.value, index, operands, results, cost, self.place(index, item))
+
+    def _operation(
+        self,
+        name: str,
+        index: int,
+        operands: list[tuple[str, str]],
+        results: list[tuple[str, str]],
+        cost: str,
+        place: str = "end",
+    ) -> None:
+        operands = operands + [(v, _tensor(n)) for v, n in self.values.dying.get(index, ())]
+        results = results + [(v, _tensor(n)) for v, n in self.values.born.get(index, ())]
+        if self.free:
+            operands += [(self.token, _tensor(1))] if self.token else []
+            self.token = f"%t{index}"
+            results.append((self.token, _tensor(1)))
+        left = f"{', '.join(v for v, _ in results)} = " if results else ""
+        types = ", ".join(t for _, t in results)
+        types = types if len(results) == 1 else f"({types})"
+        self._line(
+            f'{left}comm.compute "{name}"({", ".join(v for v, _ in operands)}) {{comm.cost = {cost}}} : '
+            f"({', '.join(t for _, t in operands)}) -> {types}",
+            place,
+        )
+
+
+def module(functions: Sequence[str], ranks: int) -> str:
+    """A module of functions on one group of ranks."""
+    return "\n".join(["module {", f"  comm.group @{GROUP} #comm.iota<[1, {ranks}]>", *functions, "}", ""])
+
+
+def _copy_cost(nbytes: int) -> str:
+    """The cost of a copy: everything is read and written once."""
+    return cost_attribute(None, 2 * nbytes, None)
+
+
+def copy_ns(nbytes: int, ranks: int, machine: Any) -> int:
+    """The time of one copy of that many bytes."""
+    gather = f"%f = comm.all_gather %s on @{GROUP} : (tensor<1xf32>) -> !comm.future<tensor<{ranks}xf32>>"
+    end = f"%g = comm.wait %f : !comm.future<tensor<{ranks}xf32>> return }}"
+    copy = f'comm.compute "copy"(%s) {{comm.cost = {_copy_cost(nbytes)}}} : (tensor<1xf32>) -> ()'
+    functions = [
+        f"func.func @{name}(%s: tensor<1xf32>) {{ {body} {gather} {end}" for name, body in ((NAME, copy), ("none", ""))
+    ]
+    times = {r["name"]: r["makespan_ns"]["before"] for r in measured(functions, ranks, machine)}
+    return times[NAME] - times["none"]
+
+
+def measured(functions: Sequence[str], ranks: int, machine: Any) -> list[dict[str, Any]]:
+    """The library's report about each function as it is."""
+    program = Program(module(functions, ranks), "plan")
+    with tempfile.TemporaryDirectory(prefix="commsched") as folder:
+        file = pathlib.Path(folder, "report.json")
+        program.run(f"comm-report{{machine={option_value(machine)} report-file={option_value(file)} table=false}}")
+        return json.loads(file.read_text())["functions"]
+
+
+def on_device(run: Run) -> str:
+    """A run on a device as the text of a function whose name is `NAME`."""
+    return function(run, run.device_order(), NAME)
+
+
+def measure(runs: dict[str, Run], machine: Any) -> list[Measure]:
+    """Time and peak of each run on a device. Indexed by what `on_device` gives."""
+    if not runs:
+        return []
+    functions = [text.replace(f"@{NAME}(", f"@{NAME}{i}(", 1) for i, text in enumerate(runs)]
+    ranks = next(iter(runs.values())).ranks
+    reports = {r["name"]: r for r in measured(functions, ranks, machine)}
+    return [_measure(reports[f"{NAME}{i}"], run) for i, run in enumerate(runs.values())]
+
+
+def _measure(report: dict[str, Any], run: Run) -> Measure:
+    peak = report["peak_bytes"]["before"] + run.shard_bytes
+    return Measure(report["makespan_ns"]["before"], report["exposed_ns"]["before"], peak, run.allocated_bytes())
+
+
+def host_peak(run: Run, machine: Any) -> int:
+    """`Run.allocated_bytes` as the library counts it."""
+    (report,) = measured([function(run, run.host_order(), "host", host=True)], run.ranks, machine)
+    return report["peak_bytes"]["before"] + run.shard_bytes
