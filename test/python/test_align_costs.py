@@ -6,7 +6,10 @@ error bars.
 """
 
 import json
+import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -178,6 +181,38 @@ def _compiled(rank, ranks):
 
 def test_ranks_with_different_profiles_compile():
     gloo.run(2, _compiled)
+
+
+def _mixed_job(ranks, *options):
+    """Runs the example of PyTorch.md under torchrun."""
+    example = pathlib.Path(__file__).resolve().parents[2] / "docs" / "examples" / "mixed_job.py"
+    run = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={ranks}",
+        example,
+        *options,
+    ]
+    return subprocess.run(run, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_job_on_machines_of_two_kinds_trains(ranks):
+    """It compares its losses with eager ones, and the schedules of all ranks, by itself."""
+    done = _mixed_job(ranks)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{ranks} ranks with the profiles h100-sxm, a100-sxm")
+    gains = re.findall(r"makespan (\d+) ns -> (\d+) ns on all ranks", done.stdout)
+    assert len(gains) == 2 and all(int(after) < int(before) for before, after in gains)
+
+
+def test_a_job_on_machines_of_two_kinds_needs_aligned_costs():
+    """Otherwise its ranks have schedules of their own, and the job ends with an error."""
+    done = _mixed_job(2, "--passes", "comm-schedule")
+    assert done.returncode != 0
+    assert "another sequence of collectives" in done.stderr
 
 
 def test_code_of_aligned_costs_is_not_taken_from_a_cache():
