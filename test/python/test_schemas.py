@@ -158,7 +158,8 @@ def full_profile():
         "links": {"base_ns": 8000, "intra": link, "inter": link},
         "nccl": {"generation": "hopper", "cpu": "amd", "net_latency_us": 1.5}
         | {"ring": graph, "nvls": graph, "rail": graph, "nvls_rail": graph},
-        "resources": {"compute_units": 132, "ctas": 16, "traffic_permille": 2500, "vector_units_permille": 500},
+        "resources": {"compute_units": 132, "ctas": 16, "traffic_permille": 2500, "vector_units_permille": 500}
+        | {"network": {"bandwidth_gbps": 48}, "node_links": {"bandwidth_gbps": 370.8}},
         "collectives": [{"kind": "all_gather", **shape, **table}, {"kind": "recv", "group": "dp", **table}],
         "ops": [{"name": "aten.mm", "shapes": ["4x4xf32"], "form": "ab", "ns": 5, "lo_ns": 4, "hi_ns": 6, "n": 2}],
         "contention": [{"kind": "all_gather", "ctas": 0, **slower}],
