@@ -46,7 +46,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     p.add_argument("--machine", default="h100-sxm")
     p.add_argument("--steps", nargs="*", default=list(STEPS), choices=list(STEPS), metavar="STEP")
     p.add_argument("--reuse", action="store_true", help="take the tables that an earlier run left in --graphs")
-    p.add_argument("--random", type=int, default=100, help="number of random meshes")
+    p.add_argument("--random", type=int, default=60, help="number of random meshes")
     p.add_argument("--page", type=pathlib.Path, default=PAGE)
     return p.parse_args(argv)
 
