@@ -54,12 +54,15 @@ REWRITING = {"comm-reinplace-all-gather", "comm-remove-unsharded-param-usage"}
 # Indexed by pass: why an FX graph cannot hold what it does. The reason of all others is that they make operations that
 # are not operators of PyTorch.
 REFUSED = {
+    "comm-pipeline-loops": "FX graphs have no scf.for",
     "comm-multi-stream": "PyTorch runs collectives on a stream of their group, and other streams are those that the "
     "user's code names",
     "comm-plan-memory": "the option memory_plan decides before a step is cut into two graphs",
     "comm-realize-buffers": "Inductor decides which buffers collectives use",
     "comm-split-strands": "the option strands splits graphs",
 }
+# The names of the passes of this project.
+_OURS = re.compile(r"comm-|convert-comm-to-|convert-\w+-to-comm$")
 # The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
@@ -194,7 +197,7 @@ class Options:
             if not isinstance(entry, str):
                 raise ValueError(f"passes: expected names of passes, or functions of a Program, got {entry!r}")
             for name in _names(entry):
-                if name == PIPELINE or name.startswith("comm-") and name not in ORDERING | REWRITING:
+                if name == PIPELINE or _OURS.match(name) and name not in ORDERING | REWRITING:
                     why = REFUSED.get(name, "it makes operations that PyTorch does not have")
                     raise ValueError(
                         f"passes: {name} has no effect that an FX graph can hold: {why}. Those that have are "
