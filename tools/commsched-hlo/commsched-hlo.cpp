@@ -32,10 +32,11 @@ static cl::opt<std::string> reportPath("report", cl::desc("The report as JSON"),
                                        cl::cat(category));
 static cl::opt<std::string> machine("machine", cl::desc("Machine profile: a name or a path (default: h100-sxm)"),
                                     cl::value_desc("profile"), cl::init(kDefaultMachine.str()), cl::cat(category));
-static cl::opt<double> budgetRatio("memory-budget-ratio",
-                                   cl::desc("How far peaks may rise above those of the given order; negative: how far they "
-                                            "have to be below (default: 0)"),
-                                   cl::value_desc("R"), cl::init(0), cl::cat(category));
+static cl::opt<double>
+    budgetRatio("memory-budget-ratio",
+                cl::desc("How far peaks may rise above those of the given order; negative: how far they "
+                         "have to be below (default: 0)"),
+                cl::value_desc("R"), cl::init(0), cl::cat(category));
 static cl::opt<ByteCount> memoryLimit("memory-limit-bytes",
                                       cl::desc("The most that XLA may need for temporaries, whatever the given order "
                                                "needs, as far as that can be told (default: none)"),

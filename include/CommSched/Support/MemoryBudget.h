@@ -41,8 +41,8 @@ struct MemoryBudget {
   /// If set, the limit in bytes, whatever the input's peak is; `ppm` does not count.
   std::optional<Bytes> limit = std::nullopt;
 
-  /// The budget of the options `memory-budget-ratio` (a fraction above -1 and at most 1e6) and `memory-limit-bytes` (-1 for none).
-  /// Fails, in one line that names the option and its value, if one of them is out of range.
+  /// The budget of the options `memory-budget-ratio` (a fraction above -1 and at most 1e6) and `memory-limit-bytes` (-1
+  /// for none). Fails, in one line that names the option and its value, if one of them is out of range.
   static llvm::Expected<MemoryBudget> parse(double ratio, int64_t limitBytes);
 
   /// The highest peak, bytes, of an answer to an input whose peak is `inputPeak`. At most kUnlimited.

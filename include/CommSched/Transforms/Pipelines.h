@@ -37,8 +37,9 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
       *this, "profiles", llvm::cl::desc("machine profiles for comm-align-costs, one per rank; empty: 'machine'")};
   Option<double> memoryBudgetRatio{
       *this, "memory-budget-ratio", llvm::cl::init(-1.0),
-      llvm::cl::desc("amount by which the peak may exceed the input's peak, as a fraction of it; above -1 and negative: by "
-                     "which it has to be below; -1: the default of each pass")};
+      llvm::cl::desc(
+          "amount by which the peak may exceed the input's peak, as a fraction of it; above -1 and negative: by "
+          "which it has to be below; -1: the default of each pass")};
   Option<ByteCount> memoryLimitBytes{
       *this, "memory-limit-bytes", llvm::cl::init(-1),
       llvm::cl::desc("hard limit on peak memory in bytes, excluding arguments that are live throughout the block; "
