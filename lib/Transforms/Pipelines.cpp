@@ -61,12 +61,24 @@ template <typename PassOptions> PassOptions makeOptions(const OverlapOptions &op
   return result;
 }
 
+/// Copies the options that every pass has that searches for schedules.
+template <typename PassOptions> PassOptions makeSearchOptions(const OverlapOptions &options) {
+  auto result = makeOptions<PassOptions>(options);
+  result.bucketing = options.bucketing;
+  result.bucketCapBytes = options.bucketCapBytes;
+  result.effort = options.effort;
+  return result;
+}
+
+/// A pass that searches and has no other options.
+template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
+std::unique_ptr<Pass> makeSearching(const OverlapOptions &options) {
+  return create(makeSearchOptions<PassOptions>(options));
+}
+
 std::unique_ptr<Pass> makeSchedule(const OverlapOptions &options) {
-  auto passOptions = makeOptions<CommScheduleOptions>(options);
+  auto passOptions = makeSearchOptions<CommScheduleOptions>(options);
   passOptions.limitedMemory = options.limitedMemory;
-  passOptions.bucketing = options.bucketing;
-  passOptions.bucketCapBytes = options.bucketCapBytes;
-  passOptions.effort = options.effort;
   passOptions.objective = options.objective;
   return createCommSchedule(passOptions);
 }
@@ -83,32 +95,14 @@ std::optional<int64_t> maxStrandsOf(StringRef strands) {
 }
 
 std::unique_ptr<Pass> makeSplitStrands(const OverlapOptions &options) {
-  auto passOptions = makeOptions<CommSplitStrandsOptions>(options);
-  passOptions.bucketing = options.bucketing;
-  passOptions.bucketCapBytes = options.bucketCapBytes;
-  passOptions.effort = options.effort;
+  auto passOptions = makeSearchOptions<CommSplitStrandsOptions>(options);
   passOptions.allowReassociation = options.allowReassociation;
   if (options.strands != "off")
     passOptions.maxStrands = maxStrandsOf(options.strands).value_or(passOptions.maxStrands);
   return createCommSplitStrands(passOptions);
 }
 
-std::unique_ptr<Pass> makePlanMemory(const OverlapOptions &options) {
-  auto passOptions = makeOptions<CommPlanMemoryOptions>(options);
-  passOptions.bucketing = options.bucketing;
-  passOptions.bucketCapBytes = options.bucketCapBytes;
-  passOptions.effort = options.effort;
-  return createCommPlanMemory(passOptions);
-}
-
-std::unique_ptr<Pass> makePipelineLoops(const OverlapOptions &options) {
-  auto passOptions = makeOptions<CommPipelineLoopsOptions>(options);
-  passOptions.bucketing = options.bucketing;
-  passOptions.bucketCapBytes = options.bucketCapBytes;
-  passOptions.effort = options.effort;
-  return createCommPipelineLoops(passOptions);
-}
-
+/// A peak-preserving pass: its other defaults are Inductor's.
 template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
 std::unique_ptr<Pass> makePeakPreserving(const OverlapOptions &options) {
   return create(makeOptions<PassOptions>(options));
@@ -185,8 +179,8 @@ struct Stage {
 constexpr Stage kStages[] = {
     {"comm-schedule", makeSchedule},
     {"comm-split-strands", makeSplitStrands},
-    {"comm-plan-memory", makePlanMemory},
-    {"comm-pipeline-loops", makePipelineLoops},
+    {"comm-plan-memory", makeSearching<CommPlanMemoryOptions, createCommPlanMemory>},
+    {"comm-pipeline-loops", makeSearching<CommPipelineLoopsOptions, createCommPipelineLoops>},
     {"comm-bucket", makeBucket},
     {"comm-reinplace-all-gather", makePlain<createCommReinplaceAllGather>},
     {"comm-remove-unsharded-param-usage", makePlain<createCommRemoveUnshardedParamUsage>},
@@ -343,9 +337,9 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   if (*maxStrands != 1)
     stages.add(makeSplitStrands(options));
   if (options.memoryPlan == OverlapOptions::MemoryPlanning::On)
-    stages.add(makePlanMemory(options));
+    stages.add(makeSearching<CommPlanMemoryOptions, createCommPlanMemory>(options));
   if (options.loops == OverlapOptions::LoopPipelining::Pipeline)
-    stages.add(makePipelineLoops(options));
+    stages.add(makeSearching<CommPipelineLoopsOptions, createCommPipelineLoops>(options));
   for (StringRef entry : names) {
     std::string message;
     llvm::raw_string_ostream os(message);

@@ -21,7 +21,7 @@ import re
 import sys
 import tempfile
 
-from strand_programs import MARKER, Runner
+from strand_programs import MARKER, Runner, compare_in_batches
 
 PIPELINE = "--comm-pipeline-loops=force"
 # The passes that each program is put through.
@@ -73,16 +73,19 @@ class LoopProgram:
     def shard_of(self, layer, stack="%params"):
         return self.value(f"tensor.extract_slice {stack}[{layer}, 0, 0] [1, 2, {COLUMNS}] [1, 1, 1] : {self.stack} to {self.shard}")
 
+    def group(self):
+        return self.rng.choice(["@all", "@all", "@same"])
+
     def gathered(self, shard):
-        return self.waited(f"comm.all_gather {shard} on @all", self.shard, self.whole)
+        return self.waited(f"comm.all_gather {shard} on {self.group()}", self.shard, self.whole)
 
     def scattered(self, whole):
-        return self.waited(f"comm.reduce_scatter {self.rng.choice(['sum', 'max'])} {whole} on @all", self.whole, self.shard)
+        return self.waited(f"comm.reduce_scatter {self.rng.choice(['sum', 'max'])} {whole} on {self.group()}", self.whole, self.shard)
 
     def statement(self, i, state):
         """One step of a body. `state` has what the loop carries by now."""
         rng = self.rng
-        kind = rng.choice(["gather", "gather", "collect", "collect", "count", "block", "branch", "inner", "early"])
+        kind = rng.choice(["gather", "gather", "collect", "collect", "count", "block", "branch", "inner", "early", "alone", "exchange"])
         if kind == "gather":
             source = self.shard_of(self.layer(i)) if rng.random() < 0.8 else self.scattered(state["h"])
             state["h"] = self.sum(state["h"], self.gathered(source), self.whole)
@@ -100,6 +103,11 @@ class LoopProgram:
                 state["h"] = self.sum(state["h"], state["m"], self.whole)
         elif kind == "block":
             state["h"] = self.waited(f"comm.all_reduce max {state['h']} on @all", self.whole, self.whole)
+        elif kind == "alone":
+            state["m"] = self.waited(f"comm.all_reduce sum {state['m']} on @one", self.whole, self.whole)
+        elif kind == "exchange":
+            given = state["h"] if rng.random() < 0.5 else self.gathered(self.shard_of(self.layer(i)))
+            state["h"] = self.sum(state["h"], self.waited(f"comm.all_to_all {given} on {self.group()}", self.whole, self.whole), self.whole)
         elif kind == "early":
             # A chain of collectives that needs the number of the iteration only.
             whole = self.gathered(self.shard_of(self.layer(i)))
@@ -153,7 +161,8 @@ class LoopProgram:
         for _ in range(self.rng.randint(1, 2)):
             state = self.loop(state, statements=self.rng.randint(1, 5))
         body = "\n".join(self.lines)
-        return (f"comm.group @all #comm.iota<[1, {self.ranks}]>\n"
+        return (f"comm.group @all #comm.iota<[1, {self.ranks}]>\ncomm.group @same #comm.iota<[1, {self.ranks}]>\n"
+                f"comm.group @one #comm.iota<[{self.ranks}, 1]>\n"
                 f"func.func @main(%params: {self.stack}, %zero: {self.stack}, %x: {self.whole}) -> ({self.whole}, {self.whole}, {self.stack}) {{\n"
                 f"{body}\n  return {state['h']}, {state['m']}, {state['acc']} : {self.whole}, {self.whole}, {self.stack}\n}}\n")
 
@@ -183,22 +192,8 @@ class LoopRunner(Runner):
 
 
 def check(runner, options):
-    changed = [0] * len(VARIANTS)
-    ranks = [int(n) for n in options.ranks.split(",")]
-    last = options.first + options.count
-    for batch, first in enumerate(range(options.first, last, options.batch)):
-        number = ranks[batch % len(ranks)]
-        modules = {seed: LoopProgram(seed, number).module() for seed in range(first, min(last, first + options.batch))}
-        said, found = runner.compare(list(modules.values()), number, first)
-        changed = [a + b for a, b in zip(changed, found)]
-        if said is None:
-            continue
-        for seed, module in modules.items():
-            alone, _ = runner.compare([module], number, seed)
-            if alone:
-                print(f"seed {seed} on {number} ranks:\n{module}\n{alone}")
-                return 1
-        print(f"programs from {first} fail together, none of them alone: {said}")
+    changed = compare_in_batches(runner, options, LoopProgram, len(VARIANTS))
+    if changed is None:
         return 1
     # Programs whose loops stay as they are would agree, too.
     for passes, number in zip(VARIANTS, changed):

@@ -20,7 +20,7 @@ import re
 import sys
 import tempfile
 
-from strand_programs import MARKER, Program, Runner
+from strand_programs import MARKER, Program, Runner, compare_in_batches
 
 # Options of the pass that each program is put through.
 VARIANTS = ["force=again effort=0", "force=again bucketing=false effort=500", "force=mixed effort=500", "force=keep effort=0",
@@ -77,22 +77,8 @@ class PlanRunner(Runner):
 
 
 def check(runner, options):
-    changed = [0] * len(VARIANTS)
-    ranks = [int(n) for n in options.ranks.split(",")]
-    last = options.first + options.count
-    for batch, first in enumerate(range(options.first, last, options.batch)):
-        number = ranks[batch % len(ranks)]
-        modules = {seed: FarProgram(seed, number).module() for seed in range(first, min(last, first + options.batch))}
-        said, found = runner.compare(modules.values(), number, first)
-        changed = [a + b for a, b in zip(changed, found)]
-        if said is None:
-            continue
-        for seed, module in modules.items():
-            alone, _ = runner.compare([module], number, seed)
-            if alone:
-                print(f"seed {seed} on {number} ranks:\n{module}\n{alone}")
-                return 1
-        print(f"programs from {first} fail together, none of them alone: {said}")
+    changed = compare_in_batches(runner, options, FarProgram, len(VARIANTS))
+    if changed is None:
         return 1
     # Programs in which nothing is made again or kept would agree, too.
     for variant, number in zip(VARIANTS[:4], changed):

@@ -387,6 +387,31 @@ class Runner:
         return (said if code else None), changed
 
 
+def compare_in_batches(runner, options, program, variants):
+    """Compares the programs of all seeds with what each variant makes of them, batch by batch on another number of ranks.
+
+    Returns how many programs each of the `variants` changed. Returns None, after printing the program, if one differs.
+    """
+    changed = [0] * variants
+    ranks = [int(n) for n in options.ranks.split(",")]
+    last = options.first + options.count
+    for batch, first in enumerate(range(options.first, last, options.batch)):
+        number = ranks[batch % len(ranks)]
+        modules = {seed: program(seed, number).module() for seed in range(first, min(last, first + options.batch))}
+        said, found = runner.compare(list(modules.values()), number, first)
+        changed = [a + b for a, b in zip(changed, found)]
+        if said is None:
+            continue
+        for seed, module in modules.items():
+            alone, _ = runner.compare([module], number, seed)
+            if alone:
+                print(f"seed {seed} on {number} ranks:\n{module}\n{alone}")
+                return None
+        print(f"programs from {first} fail together, none of them alone: {said}")
+        return None
+    return changed
+
+
 def check_random(runner, options):
     changed = 0
     ranks = [int(n) for n in options.ranks.split(",")]

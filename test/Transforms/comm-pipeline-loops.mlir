@@ -9,7 +9,7 @@
 
 // Tests that a gather runs one iteration ahead if there is memory for a second layer. An iteration then takes what its
 // computation takes.
-// REMARK: [Passed] loop | Category:comm-pipeline-loops | Ahead=1, Behind=0, IterationNsAfter=5000, IterationNsBefore=9000, IterationNsBound=5000, {{.*}}MakespanNsAfter=24000, MakespanNsBefore=36000, {{.*}}Remark="pipelined: gathers ahead; 24.0 us, 36.0 us without; an iteration takes 5.00 us, 9.00 us without, at least 5.00 us in any pipeline
+// REMARK: [Passed] loop | Category:comm-pipeline-loops | Ahead=1, Behind=0, IterationNsAfter=5000, IterationNsBefore=9000, IterationNsBound=5000, {{.*}}MakespanNsAfter=24000, MakespanNsBefore=36000, {{.*}}Remark="pipelined: collectives ahead; 24.0 us, 36.0 us without; an iteration takes 5.00 us, 9.00 us without, at least 5.00 us in any pipeline
 // TIGHT: [Missed] loop {{.*}}LimitingFactor="the memory limit"{{.*}}not pipelined: the peak would exceed the limit of 1.25 KiB by
 // PROGRAM: [Missed] loop {{.*}}not pipelined: collectives have to keep their order
 // CHECK-LABEL: func.func @ahead
@@ -46,7 +46,7 @@ func.func @ahead(%params: tensor<4x64xf32>, %x: tensor<64xf32>) -> tensor<64xf32
 // -----
 
 // Tests that a reduction that is collected runs one iteration behind.
-// REMARK: [Passed] loop {{.*}}Ahead=0, Behind=1, {{.*}}pipelined: reductions behind
+// REMARK: [Passed] loop {{.*}}Ahead=0, Behind=1, {{.*}}pipelined: collectives behind
 // CHECK-LABEL: func.func @behind
 // CHECK: %[[FIRST:.*]] = comm.compute "gradient"
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[GRADIENT:.*]] = %[[FIRST]])

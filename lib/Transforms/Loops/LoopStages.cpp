@@ -26,11 +26,11 @@ using namespace commsched::comm;
 StringRef commsched::stringify(MovedCollectives moved) {
   switch (moved) {
   case MovedCollectives::Ahead:
-    return "gathers ahead";
+    return "collectives ahead";
   case MovedCollectives::Behind:
-    return "reductions behind";
+    return "collectives behind";
   case MovedCollectives::Both:
-    return "gathers ahead and reductions behind";
+    return "collectives ahead and behind";
   }
   llvm_unreachable("no such choice");
 }

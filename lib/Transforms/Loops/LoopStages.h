@@ -26,7 +26,7 @@ namespace commsched {
 /// Which collectives of a loop change the iteration in which they run.
 enum class MovedCollectives : uint8_t { Ahead, Behind, Both };
 
-/// "gathers ahead", ...
+/// "collectives ahead", ...
 llvm::StringRef stringify(MovedCollectives moved);
 
 /// The stage of each operation of a loop's body. Iteration i of an operation of stage s runs with iteration i - s of
