@@ -23,10 +23,10 @@ import gloo
 from commsched.torch import reporting
 from commsched.torch.options import ORDERING, REWRITING, Options, name_of
 from commsched.torch.reporting import Unscheduled, function_report
-from commsched.torch.schedule import MEASURED
 
 aten, c10d, fsdp = torch.ops.aten, torch.ops._c10d_functional, torch.ops.fsdp
 _HEADING = re.compile(r"(?m)^### `-([a-z-]+)`$")
+MEASURED = ("makespan_ns", "exposed_ns", "peak_bytes")
 REMOVE, REINPLACE = "comm-remove-unsharded-param-usage", "comm-reinplace-all-gather"
 
 
@@ -154,8 +154,9 @@ def schedules_alike(gm, passes, **options):
     merged = any("all_gather_copy_in" in op.opcode and len(op.names) > 1 for op in operations)
     for name in MEASURED:
         if name in wanted:
-            assert report[name]["after"] == got[name]["after"], name
-            assert merged or got[name]["after"] == wanted[name]["after"], name
+            # Where gathers are merged, the solver has one kernel for copies that the graph has one by one.
+            either = {got[name]["after"], wanted[name]["after"]}
+            assert report[name]["after"] in either and (merged or len(either) == 1), name
     assert got["makespan_ns"]["after"] >= wanted["makespan_ns"]["after"]
     assert [communication(r) for r in got["per_collective"]] == [communication(r) for r in wanted["per_collective"]]
     if not report.get("buckets"):

@@ -32,8 +32,6 @@ from .strands.decision import in_strands
 
 # How often the collectives of the largest buckets at a peak above the limit are kept apart. Each time costs a schedule.
 MOST_APART = 3
-# The fields of a report that measure a graph.
-MEASURED = ("makespan_ns", "exposed_ns", "peak_bytes")
 # Takes a decision about a program.
 Agree = Callable[[Decision], None]
 
@@ -330,20 +328,6 @@ def _prepare(graph: fx.Graph) -> None:
         raise _refusal(error) from error
 
 
-def _as_returned(graph: fx.Graph, options: Options, report: dict) -> dict:
-    """The report with the numbers of the graph that is returned. What the solver expected is in "promised".
-
-    They differ if gathers are merged: for the solver, the copies out of a bucket are one kernel, and in the graph one
-    per member.
-    """
-    if not report.get("buckets"):
-        return report
-    measured = _order_graph(graph, options.unchanged(), False, None)
-    promised = {name: report[name]["after"] for name in MEASURED if name in report}
-    after = {name: {**report[name], "after": measured[name]["after"]} for name in promised}
-    return {**report, **after, "promised": promised}
-
-
 def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> tuple[fx.GraphModule, dict]:
     """Hides the collectives of a post-AOT graph behind its computation, within a limit on memory.
 
@@ -402,8 +386,7 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     try:
         _prepare(gm.graph)
         strands, settings, given = in_strands(gm.graph, settings, schedule_graph)
-        report = schedule_graph(gm.graph, settings)
-        report = {**changed_from(given, _as_returned(gm.graph, settings, report)), **strands}
+        report = {**changed_from(given, schedule_graph(gm.graph, settings)), **strands}
     except Unscheduled as error:
         if strict():
             raise
