@@ -241,7 +241,8 @@ void PlacementSearch::bound(Placement &placement) {
   for (ModuleOp program : programs) {
     applyPlacement(program, table.mesh, placement.orders.front());
     OperationCosts costs(*model);
-    for (Block *entry : *findEntries(program)) {
+    FailureOr<SmallVector<Block *>> entries = findEntries(program);
+    for (Block *entry : *entries) {
       SolverOptions solver(options.collectiveOrder, options.bucketing, /*bucketCap=*/-1, options.effort);
       LoadedBlock loaded = loadBlock(*entry, costs, solver.load);
       const Problem &problem = loaded.problem;
