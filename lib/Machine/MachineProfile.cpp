@@ -99,22 +99,23 @@ public:
     return error.empty() ? std::max<int64_t>(1, std::llround(value)) : 1;
   }
 
-  int64_t integer(llvm::StringRef key, int64_t least, std::optional<int64_t> fallback = std::nullopt) {
+  int64_t integer(llvm::StringRef key, int64_t least, std::optional<int64_t> fallback = std::nullopt,
+                  int64_t most = kMaxInteger) {
     if (!has(key) && fallback)
       return *fallback;
     std::optional<int64_t> value = object.getInteger(key);
     if (!value || *value < least || *value > kMaxInteger)
       fail(key, "expected an integer of at least " + llvm::Twine(least));
-    return value.value_or(least);
+    else if (*value > most)
+      fail(key, "expected at most " + llvm::Twine(most) + ", got " + llvm::Twine(*value));
+    return std::min(value.value_or(least), most);
   }
 
   /// A slow-down in permille; 0 if missing.
-  int32_t permille(llvm::StringRef key) {
-    int64_t value = integer(key, 0, 0);
-    if (value > kMaxSlowdownPermille)
-      fail(key, "expected at most " + llvm::Twine(kMaxSlowdownPermille) + ", got " + llvm::Twine(value));
-    return static_cast<int32_t>(std::min(value, kMaxSlowdownPermille));
-  }
+  int32_t permille(llvm::StringRef key) { return static_cast<int32_t>(integer(key, 0, 0, kMaxSlowdownPermille)); }
+
+  /// The part of a peak that kernels reach, in permille; all of it if missing.
+  int64_t efficiency() { return integer("efficiency_permille", 1, kPermille, kPermille); }
 
   /// The object at `key`. Reports an error and returns an empty object if there is none.
   Reader child(llvm::StringRef key) {
@@ -192,21 +193,15 @@ void readRates(Reader compute, llvm::StringRef key, RateTable &rates) {
 MatrixTiles readTiles(Reader entry) {
   // The largest tile, number of units and depth, by far.
   constexpr int64_t kMost = 1 << 20;
-  auto bounded = [](Reader reader, llvm::StringRef key, int64_t least, std::optional<int64_t> fallback, int64_t most) {
-    int64_t value = reader.integer(key, least, fallback);
-    if (value > most)
-      reader.fail(key, "expected at most " + llvm::Twine(most) + ", got " + llvm::Twine(value));
-    return std::min(value, most);
-  };
   entry.only({"units", "depth", "sizes"});
   MatrixTiles tiles;
-  tiles.units = bounded(entry, "units", 1, std::nullopt, kMost);
-  tiles.depth = bounded(entry, "depth", 0, 0, kMost);
+  tiles.units = entry.integer("units", 1, std::nullopt, kMost);
+  tiles.depth = entry.integer("depth", 0, 0, kMost);
   entry.each("sizes", [&](Reader size) {
     size.only({"rows", "columns", "permille"});
-    tiles.sizes.push_back({bounded(size, "rows", 1, std::nullopt, kMost),
-                           bounded(size, "columns", 1, std::nullopt, kMost),
-                           bounded(size, "permille", 1, kPermille, kPermille)});
+    tiles.sizes.push_back({size.integer("rows", 1, std::nullopt, kMost),
+                           size.integer("columns", 1, std::nullopt, kMost),
+                           size.integer("permille", 1, kPermille, kPermille)});
   });
   if (tiles.sizes.empty())
     entry.fail("sizes", "expected at least one size");
@@ -223,7 +218,7 @@ void readCompute(Reader compute, MachineModel &machine) {
   readRates(compute, "vector_tflops", machine.vectorRates);
   if (!machine.peakRates[static_cast<unsigned>(ElementType::F32)])
     compute.fail("peak_tflops.f32", "expected a rate, got none");
-  int64_t efficiency = compute.integer("efficiency_permille", 1, 1000);
+  int64_t efficiency = compute.efficiency();
   for (auto [peak, sustained] : llvm::zip(machine.peakRates, machine.sustainedRates))
     if (peak && !sustained)
       sustained = std::max<int64_t>(1, peak / 1000 * efficiency);
@@ -307,6 +302,9 @@ CollectiveTable readCollective(Reader entry, std::optional<CollectiveKind> kind 
   } else {
     table.ranks = entry.integer("ranks", 2);
     table.nodes = entry.integer("nodes", 1);
+    if (table.nodes > table.ranks)
+      entry.fail("nodes",
+                 "expected at most 'ranks' (" + llvm::Twine(table.ranks) + "), got " + llvm::Twine(table.nodes));
   }
   std::string element = entry.string("element", llvm::StringRef("any"));
   if (element != "any") {
@@ -435,12 +433,8 @@ MachineResources readResources(Reader entry, const MachineModel &machine) {
   }
   result.computeUnits = entry.integer("compute_units", 1);
   result.ctas = entry.integer("ctas", 0, machine.nccl ? machine.nccl->ring.channels : 0);
-  result.trafficPermille = entry.integer("traffic_permille", 0, kTrafficPermille);
-  result.vectorUnitsPermille = entry.integer("vector_units_permille", 0, kVectorUnitsPermille);
-  for (llvm::StringRef key : {"traffic_permille", "vector_units_permille"})
-    if (int64_t most = key == "traffic_permille" ? kMaxTrafficPermille : kPermille, value = entry.integer(key, 0, 0);
-        value > most)
-      entry.fail(key, "expected at most " + llvm::Twine(most) + ", got " + llvm::Twine(value));
+  result.trafficPermille = entry.integer("traffic_permille", 0, kTrafficPermille, kMaxTrafficPermille);
+  result.vectorUnitsPermille = entry.integer("vector_units_permille", 0, kVectorUnitsPermille, kPermille);
   return result;
 }
 
@@ -472,8 +466,7 @@ void readMachine(Reader root, MachineModel &machine) {
   memory.only({"capacity_bytes", "bandwidth_gbps", "efficiency_permille"});
   machine.memoryCapacity = memory.integer("capacity_bytes", 1);
   int64_t peakBandwidth = memory.rate("bandwidth_gbps", kGiga);
-  machine.memoryBytesPerSecond =
-      std::max<int64_t>(1, peakBandwidth / 1000 * memory.integer("efficiency_permille", 1, 1000));
+  machine.memoryBytesPerSecond = std::max<int64_t>(1, peakBandwidth / 1000 * memory.efficiency());
 
   readCompute(root.child("compute"), machine);
 

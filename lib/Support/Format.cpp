@@ -16,6 +16,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace commsched;
 
@@ -38,6 +39,8 @@ std::string commsched::formatBytes(Bytes bytes) {
 }
 
 std::string commsched::formatNs(Ns ns) {
+  if (ns < 0 && ns != std::numeric_limits<Ns>::min())
+    return "-" + formatNs(-ns);
   if (ns < 1000)
     return std::to_string(ns) + " ns";
   double value = static_cast<double>(ns) / 1000;

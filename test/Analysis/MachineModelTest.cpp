@@ -99,6 +99,9 @@ TEST(MachineModel, NamesTheFieldThatIsWrong) {
             "machine 'x.json': field 'compute.peak_tflops.f33': unknown field");
   EXPECT_EQ(errorOf(edited("compute.peak_tflops.f64", 1e30)),
             "machine 'x.json': field 'compute.peak_tflops.f64': too large");
+  for (const char *field : {"memory.efficiency_permille", "compute.efficiency_permille"})
+    EXPECT_EQ(errorOf(edited(field, 1001)),
+              std::string("machine 'x.json': field '") + field + "': expected at most 1000, got 1001");
   EXPECT_EQ(errorOf(edited("schema_version", 2)), "machine 'x.json': field 'schema_version': expected 1");
   EXPECT_EQ(errorOf(edited("lanes", "two")),
             "machine 'x.json': field 'lanes': expected one of per_group, per_link, one");
@@ -117,6 +120,9 @@ TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {
             "machine 'x.json': field 'collectives[0].points[1].bytes': expected more bytes than at the previous point");
   EXPECT_EQ(errorOf(edited("collectives", table(json::Array{json::Object{{"bytes", 8}, {"ns", 0}}}))),
             "machine 'x.json': field 'collectives[0].points[0].ns': expected an integer of at least 1");
+  EXPECT_EQ(
+      errorOf(edited("collectives", json::Array{json::Object{{"kind", "all_reduce"}, {"ranks", 2}, {"nodes", 3}}})),
+      "machine 'x.json': field 'collectives[0].nodes': expected at most 'ranks' (2), got 3");
   EXPECT_EQ(errorOf(edited("collectives", json::Array{json::Object{{"kind", "all_sum"}}})),
             "machine 'x.json': field 'collectives[0].kind': expected a kind of collective, such as all_gather");
   EXPECT_EQ(errorOf(edited("ops", json::Array{json::Object{{"name", "a.b"}, {"ns", 1}, {"shapes", json::Array{1}}}})),

@@ -19,3 +19,9 @@ TEST(Format, AtMostIsNeverLess) {
   EXPECT_EQ(formatAtMost(0.0007), "0.07 %"); // 1e4 * 0.0007 is a little more than 7
   EXPECT_EQ(formatAtMost(1.5), "150.00 %");
 }
+
+TEST(Format, ALossOfTimeHasTheUnitsOfAGain) {
+  EXPECT_EQ(formatNs(10'200), "10.2 us");
+  EXPECT_EQ(formatNs(-10'200), "-10.2 us");
+  EXPECT_EQ(formatNs(-3), "-3 ns");
+}

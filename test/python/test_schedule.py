@@ -162,6 +162,16 @@ def test_an_unknown_machine_is_found_at_once(world):
     assert [n.name for n in gm.graph.nodes] == before
 
 
+@pytest.mark.parametrize("name, read", [("effort", "comm-schedule"), ("bucket_cap_bytes", "comm-bucket")])
+def test_an_option_that_no_pass_reads_is_refused(name, read):
+    with pytest.raises(ValueError, match=f"{name}: expected None, got 5: no pass of comm-raise reads it.*{read}"):
+        Options(**{name: 5}, passes=["comm-raise"])
+    stages = Options(**{name: 5}, passes=["comm-raise", "comm-remove-unsharded-param-usage", read]).stages()
+    assert [stage.passes for stage in stages] == [["comm-raise"], ["comm-remove-unsharded-param-usage"], [read]]
+    settings = Options(**{name: 5}, passes=["comm-raise", read])
+    assert [getattr(settings.of_stage(stage), name) for stage in stages] == [None, None, 5]
+
+
 def test_failures_leave_the_graph_alone(world, monkeypatch, tmp_path):
     monkeypatch.setenv("COMMSCHED_STRICT", "0")
     gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + 1, (4,))

@@ -121,6 +121,7 @@ ELEMENTS = ["f64", "f32", "tf32", "bf16", "f16", "f8", "f4", "i64", "i32", "i16"
 BEYOND_SCHEMAS = {
     "expected more bytes than at the previous point": "no keyword compares an element of a list with the one before",
     "expected at most 'ns'": "no keyword compares a number with another property",
+    "expected at most 'ranks'": "no keyword compares a number with another property",
     "expected at least 'ns'": "no keyword compares a number with another property",
     "there is another variant": "uniqueItems compares whole elements, and variants differ in two of their properties",
 }

@@ -110,6 +110,12 @@ _SEARCHES = ("comm-schedule", "comm-split-strands", "comm-pareto")
 READERS = {"effort": _SEARCHES, "bucket_cap_bytes": (*_SEARCHES, "comm-bucket")}
 
 
+def _read(name: str, passes: Sequence[str | Function]) -> bool:
+    """Whether one of the passes reads an option. If none is named, the solver runs, which reads all of them."""
+    named = [entry for entry in passes if isinstance(entry, str)] if passes else SOLVER
+    return name not in READERS or any(reader in entry for reader in READERS[name] for entry in named)
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """The options that `schedule_overlap`, `enabled`, `install` and the backend take. `schedule_overlap` describes
@@ -171,6 +177,11 @@ class Options:
                 raise ValueError(f"{name}: expected a number above -1, got {value}")
             if name != "memory_budget_ratio" and value is not None and not value >= 0:
                 raise ValueError(f"{name}: expected at least 0, got {value}")
+            if value is not None and not _read(name, self.passes):
+                raise ValueError(
+                    f"{name}: expected None, got {value}: no pass of {', '.join(map(name_of, self.passes))} reads it. "
+                    f"Those that do are {', '.join(READERS[name])}"
+                )
         for name, largest in NOISE.items():
             if not 0 <= getattr(self, name) <= largest:
                 raise ValueError(f"{name}: expected a number from 0 to {largest}, got {getattr(self, name)}")
@@ -229,10 +240,10 @@ class Options:
 
     def of_stage(self, stage: Stage) -> Options:
         """The options of one stage. Those that none of its passes reads are left out, if another stage reads them."""
-        options = dataclasses.replace(self, passes=stage.passes)
-        if any(isinstance(entry, str) and s in entry for entry in stage.passes for s in _SEARCHES):
-            return options
-        return dataclasses.replace(options, objective="robust", effort=None)
+        unread: dict[str, Any] = {name: None for name in READERS if not _read(name, stage.passes)}
+        if "effort" in unread:  # There is no search.
+            unread["objective"] = "robust"
+        return dataclasses.replace(self, passes=stage.passes, **unread)
 
     def refuse_tuning(self, where: str) -> None:
         """Raises ValueError if `tune` is set: `where` cannot run two variants of a graph."""
@@ -263,7 +274,7 @@ class Options:
             f"collective-order={self.collective_order}",
         ]
         for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
-            if getattr(self, name) is not None and self._reads(name):
+            if getattr(self, name) is not None:
                 settings.append(f"{name.replace('_', '-')}={getattr(self, name)!r}")
         if self.objective != "robust" or self.scenarios:
             settings += [f"{name.replace('_', '-')}={getattr(self, name)}" for name in ("objective", *NOISE)]
@@ -274,14 +285,6 @@ class Options:
         if overlap_file:
             settings.append(f"overlap-file={option_value(overlap_file)}")
         return f"{PIPELINE}{{{' '.join(settings)}}}"
-
-    def _reads(self, name: str) -> bool:
-        """Whether a pass of the pipeline reads an option; the pipeline refuses options that none reads."""
-        readers = READERS.get(name)
-        if readers is None:
-            return True
-        named = [entry for entry in self.passes if isinstance(entry, str)]
-        return any(reader in entry for entry in (named if self.passes else SOLVER) for reader in readers)
 
     def key(self) -> str | None:
         """A hash of everything that decides the generated code of a graph. None with a user's estimator or function,
