@@ -343,7 +343,7 @@ def check(name: str, problem: Any, answer: Any, claims: Any, bound: Any, **more:
         proven = f"the answer keeps {sum(map(len, given.preds))} dependences of {given.size} nodes;\n  its makespan is "
         proven += f"{'not checked' if time is None else f'{time} ns'} and its peak {peak} bytes"
         proven += f", within the limit of {limit};\n  " if limit < UNLIMITED else ";\n  "
-        if more.get("accesses") and (module := given.extension("accesses", "the order of accesses to memory")):
+        if "accesses" in more and (module := given.extension("accesses", "the order of accesses to memory")):
             proven += module.check(found, **more["accesses"])
     value, freedom = prove(found, limit, **bound)
     if value < least:

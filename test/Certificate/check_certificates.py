@@ -427,6 +427,7 @@ def check_hand_made():
     assert after(lambda b: b.update(accesses=memory)) == ""
     assert "3 accesses to 1 places in memory keep" in verify(lines_of({**block, "accesses": memory}))
     assert "unexpected keyword" in after(lambda b: b.update(accesses={"colours": [1]}))
+    assert "missing 1 required positional argument: 'objects'" in after(lambda b: b.update(accesses={}))
     # Waiting at once takes 3 + 5 + 2: legal, but not what is claimed.
     assert "makespan is 10 ns" in after(lambda b: b["answer"].update(events=[0, 2, 1, 3]))
     # A path through the gather proves 3 + 2, and the level of its lane nothing more.
