@@ -102,7 +102,7 @@ TEST_F(KernelCompiler, FailuresAreOneLine) {
 TEST_F(KernelCompiler, RealNvrtc) {
   std::string library = given.empty() ? COMMSCHED_NVRTC : given;
   if (library.empty())
-    GTEST_SKIP() << "no libnvrtc.so in build/venv or /usr/local/cuda: COMMRT_NVRTC_LIBRARY names the file";
+    GTEST_SKIP() << "no libnvrtc.so in build/venv or the CUDA toolkit: COMMRT_NVRTC_LIBRARY names the file";
   useLibrary(library);
   std::string code = compile(90);
   ASSERT_GT(code.size(), 4U);
