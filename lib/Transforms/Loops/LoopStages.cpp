@@ -174,40 +174,52 @@ std::optional<llvm::BitVector> LoopBody::behindOf(NodeId start) const {
   return moves ? std::optional(moved) : std::nullopt;
 }
 
+/// Indexed by node: the stage if these operations run early and late. None of them runs both.
+static std::vector<unsigned> stagesOf(const llvm::BitVector &early, const llvm::BitVector &late) {
+  unsigned middle = early.any() ? 1 : 0;
+  std::vector<unsigned> result(early.size(), middle);
+  for (int node : early.set_bits())
+    result[node] = 0;
+  for (int node : late.set_bits())
+    result[node] = middle + 1;
+  return result;
+}
+
+/// Moves groups as long as nothing stands against it: all of them at once, or else one after the other. Returns their
+/// starts.
+SmallVector<Operation *> LoopBody::addGroups(ArrayRef<Group> groups, bool areEarly, llvm::BitVector &early,
+                                             llvm::BitVector &late) const {
+  llvm::BitVector &to = areEarly ? early : late;
+  auto add = [&](ArrayRef<Group> some) {
+    llvm::BitVector before = to;
+    for (const Group &group : some)
+      to |= group.nodes;
+    bool isAllowed = !early.anyCommon(late) && check(stagesOf(early, late)).empty();
+    if (!isAllowed)
+      to = before;
+    return isAllowed;
+  };
+  bool allAtOnce = add(groups);
+  SmallVector<Operation *> starts;
+  for (const Group &group : groups)
+    if (allAtOnce || add(group))
+      starts.push_back(nodes[group.start]);
+  return starts;
+}
+
 std::optional<LoopStages> LoopBody::stages(MovedCollectives moved) const {
   LoopStages result;
   llvm::BitVector early(nodes.size()), late(nodes.size());
-  auto add = [&](ArrayRef<Group> groups, llvm::BitVector &to, const llvm::BitVector &other,
-                 SmallVector<Operation *> &starts) {
-    for (const Group &group : groups) {
-      llvm::BitVector together = to;
-      together |= group.nodes;
-      std::vector<unsigned> stageOf(nodes.size(), 1);
-      for (auto [node, stage] : llvm::enumerate(stageOf))
-        stage = &to == &early ? (together.test(node) ? 0
-                                 : other.test(node)  ? 2
-                                                     : 1)
-                              : (together.test(node) ? 2
-                                 : other.test(node)  ? 0
-                                                     : 1);
-      if (together.anyCommon(other) || !check(stageOf).empty())
-        continue;
-      to = together;
-      starts.push_back(nodes[group.start]);
-    }
-  };
   if (moved != MovedCollectives::Behind)
-    add(ahead, early, late, result.ahead);
+    result.ahead = addGroups(ahead, /*areEarly=*/true, early, late);
   if (moved != MovedCollectives::Ahead)
-    add(behind, late, early, result.behind);
+    result.behind = addGroups(behind, /*areEarly=*/false, early, late);
   bool isMissing = moved == MovedCollectives::Both ? result.ahead.empty() || result.behind.empty()
                                                    : result.ahead.empty() && result.behind.empty();
   if (isMissing)
     return std::nullopt;
-  unsigned middle = early.any() ? 1 : 0;
-  for (NodeId node = 0; node < nodes.size(); ++node)
-    result.of.push_back(early.test(node) ? 0 : late.test(node) ? middle + 1 : middle);
-  result.last = middle + late.any();
+  result.of = stagesOf(early, late);
+  result.last = unsigned(early.any()) + unsigned(late.any());
   return result;
 }
 
