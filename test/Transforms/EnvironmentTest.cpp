@@ -9,8 +9,11 @@
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/InitAll.h"
+#include "CommSched/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
@@ -41,7 +44,8 @@ class EnvironmentTest : public ::testing::Test {
 protected:
   EnvironmentTest() {
     DialectRegistry registry;
-    registry.insert<func::FuncDialect, linalg::LinalgDialect, tensor::TensorDialect>();
+    registry.insert<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, scf::SCFDialect,
+                    tensor::TensorDialect>();
     registerAllDialects(registry);
     registerAllExtensions(registry);
     context.appendDialectRegistry(registry);
@@ -127,6 +131,44 @@ TEST_F(EnvironmentTest, NamesTheMachine) {
   MLIRContext bare;
   EXPECT_EQ(Environment::of(&bare), nullptr);
   EXPECT_EQ(machineName(&bare, ""), "h100-sxm");
+}
+
+// A loop becomes a pipeline if its gather takes longer than what hides it already. Which machine decides that has to be
+// the one that ranks agreed on, for a rank with another one would keep the loop.
+TEST_F(EnvironmentTest, LoopsArePipelinedByTheAgreedMachine) {
+  constexpr llvm::StringLiteral program = R"(
+comm.group @dp #comm.iota<[1, 4]>
+func.func @f(%shard: tensor<1048576xf32>, %x: tensor<64xf32>) -> tensor<64xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%h = %x) -> (tensor<64xf32>) {
+    %f = comm.all_gather %shard on @dp : (tensor<1048576xf32>) -> !comm.future<tensor<4194304xf32>>
+    %a = comm.compute "hides"(%h) {comm.cost = #comm.cost<time = 500000>} : (tensor<64xf32>) -> tensor<64xf32>
+    %w = comm.wait %f : !comm.future<tensor<4194304xf32>>
+    %y = comm.compute "layer"(%a, %w) {comm.cost = #comm.cost<time = 2000000>} : (tensor<64xf32>, tensor<4194304xf32>) -> tensor<64xf32>
+    scf.yield %y : tensor<64xf32>
+  }
+  return %r : tensor<64xf32>
+}
+)";
+  auto isPipelined = [&](std::string machine) {
+    OwningOpRef<ModuleOp> parsed = parseSourceString<ModuleOp>(program, &context);
+    CommPipelineLoopsOptions options;
+    options.machine = std::move(machine);
+    options.memoryBudgetRatio = 4;
+    PassManager manager(&context);
+    manager.addPass(createCommPipelineLoops(options));
+    EXPECT_TRUE(parsed && succeeded(manager.run(*parsed)));
+    size_t gathers = 0;
+    parsed->walk([&](comm::AllGatherOp) { ++gathers; });
+    return gathers > 1;
+  };
+  EXPECT_FALSE(isPipelined("h100-sxm"));
+  EXPECT_TRUE(isPipelined("cpu-mpi"));
+  Environment::of(&context)->agreedMachines["h100-sxm"] =
+      std::make_shared<const CostModel>(llvm::cantFail(MachineModel::load("cpu-mpi")));
+  EXPECT_TRUE(isPipelined("h100-sxm"));
 }
 
 } // namespace

@@ -25,6 +25,7 @@
 #include "FunctionCopy.h"
 #include "LoopPipeline.h"
 #include "LoopStages.h"
+#include "MachinePass.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
@@ -157,19 +158,10 @@ struct LoopOutcome {
   Ns leastInterval = 0;
 };
 
-struct CommPipelineLoopsPass : public commsched::impl::CommPipelineLoopsBase<CommPipelineLoopsPass> {
-  using CommPipelineLoopsBase::CommPipelineLoopsBase;
+struct CommPipelineLoopsPass : BudgetedPass<commsched::impl::CommPipelineLoopsBase<CommPipelineLoopsPass>> {
+  using BudgetedPass::BudgetedPass;
 
-  LogicalResult initialize(MLIRContext *context) final {
-    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
-    if (failed(budget))
-      return failure();
-    memory = *budget;
-    model = loadCostModel(context, machine);
-    return success(model != nullptr);
-  }
-
-  void runOnOperation() final {
+  void runWithModel() final {
     SmallVector<Operation *> functions;
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal() && function->getNumRegions() == 1 && function->getRegion(0).hasOneBlock())
@@ -334,9 +326,6 @@ private:
     describeRemark(remark, "scf.for", fits ? StringRef(reason) : "the memory limit",
                    "not pipelined: " + reason + "; " + stringify(shown->moved).str() + " would take " + times);
   }
-
-  std::shared_ptr<const CostModel> model;
-  MemoryBudget memory;
 };
 
 } // namespace

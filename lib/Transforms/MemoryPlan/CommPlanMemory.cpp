@@ -25,6 +25,7 @@
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "FunctionCopy.h"
+#include "MachinePass.h"
 #include "ReadCheck.h"
 #include "Repetitions.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -73,19 +74,10 @@ struct BlockPlan {
   bool changes() const { return !leftOut.empty(); }
 };
 
-struct CommPlanMemoryPass : public commsched::impl::CommPlanMemoryBase<CommPlanMemoryPass> {
-  using CommPlanMemoryBase::CommPlanMemoryBase;
+struct CommPlanMemoryPass : BudgetedPass<commsched::impl::CommPlanMemoryBase<CommPlanMemoryPass>> {
+  using BudgetedPass::BudgetedPass;
 
-  LogicalResult initialize(MLIRContext *context) final {
-    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
-    if (failed(budget))
-      return failure();
-    memory = *budget;
-    model = loadCostModel(context, machine);
-    return success(model != nullptr);
-  }
-
-  void runOnOperation() final {
+  void runWithModel() final {
     SmallVector<Operation *> functions;
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal() && function->hasTrait<OpTrait::IsIsolatedFromAbove>())
@@ -354,9 +346,6 @@ private:
             formatBytes(plan.againBytes) + "; " + formatNs(after.makespan) + ", was " + formatNs(known.makespan) +
             "; peak " + formatBytes(after.peak) + ", was " + formatBytes(known.peak) + describeGap(plan, after));
   }
-
-  std::shared_ptr<const CostModel> model;
-  MemoryBudget memory;
 };
 
 } // namespace

@@ -13,14 +13,14 @@
 
 #include "BlockPass.h"
 #include "CommSched/Analysis/Casts.h"
-#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
-#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "MachinePass.h"
 #include "Rewrites/RewriteRemarks.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMBUCKET
@@ -97,22 +97,20 @@ StringRef findObstacle(const Problem &problem, NodeId node) {
   return "";
 }
 
-struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass>, private BlockRule {
-  using CommBucketBase::CommBucketBase;
+struct CommBucketPass : MachinePass<commsched::impl::CommBucketBase<CommBucketPass>>, private BlockRule {
+  using MachinePass::MachinePass;
 
-  LogicalResult initialize(MLIRContext *context) final {
+  LogicalResult checkOptions(MLIRContext *context) final {
     if (kinds.empty())
       kinds = {"all_gather", "reduce_scatter", "all_reduce"};
     for (const std::string &kind : kinds)
       if (kind != "all_gather" && kind != "reduce_scatter" && kind != "all_reduce")
         return emitError(UnknownLoc::get(context))
                << "comm-bucket: kinds: expected all_gather, reduce_scatter or all_reduce, got '" << kind << "'";
-    model = loadCostModel(context, machine);
-    return success(model != nullptr);
+    return success();
   }
 
-  void runOnOperation() final {
-    model = agreedModel(&getContext(), machine, model);
+  void runWithModel() final {
     if (failed(scheduleBlocks(getOperation(), getArgument(), *model, *this, /*inputPeaks=*/nullptr)))
       signalPassFailure();
   }
@@ -241,8 +239,6 @@ private:
                          formatBytes(before.bytes));
     });
   }
-
-  std::shared_ptr<const CostModel> model;
 };
 
 } // namespace

@@ -11,7 +11,6 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BlockPass.h"
-#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/Streams.h"
 #include "CommSched/Scheduling/Inductor/MultiStream.h"
@@ -19,7 +18,7 @@
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
-#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "MachinePass.h"
 #include "StreamMemory.h"
 
 namespace commsched {
@@ -60,12 +59,11 @@ bool hasAnchors(Block &block) {
   return usesStreams(block) || llvm::any_of(block, llvm::IsaPred<RecordOp, AwaitEventOp>);
 }
 
-struct CommMultiStreamPass : public commsched::impl::CommMultiStreamBase<CommMultiStreamPass> {
-  using CommMultiStreamBase::CommMultiStreamBase;
+struct CommMultiStreamPass : BudgetedPass<commsched::impl::CommMultiStreamBase<CommMultiStreamPass>> {
+  using BudgetedPass::BudgetedPass;
 
-  LogicalResult initialize(MLIRContext *context) final {
-    model = loadCostModel(context, machine);
-    if (!model || failed(takeStreams(context, "compute-streams", computeStreams, 0, options.computeStreams)) ||
+  LogicalResult checkOptions(MLIRContext *context) final {
+    if (failed(takeStreams(context, "compute-streams", computeStreams, 0, options.computeStreams)) ||
         failed(takeStreams(context, "comm-streams", commStreams, 1, options.commStreams)))
       return failure();
     if (minCostNs < 1 || minCostNs > kLargestOption)
@@ -74,10 +72,6 @@ struct CommMultiStreamPass : public commsched::impl::CommMultiStreamBase<CommMul
     if (syncOverheadNs > kLargestOption)
       return emitError(UnknownLoc::get(context)) << "comm-multi-stream: sync-overhead-ns=" << syncOverheadNs.getValue()
                                                  << ": expected at most " << kLargestOption;
-    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
-    if (failed(budget))
-      return failure();
-    memory = *budget;
     messageStream = 1;
     while (llvm::is_contained(options.computeStreams, messageStream) ||
            llvm::is_contained(options.commStreams, messageStream))
@@ -87,13 +81,12 @@ struct CommMultiStreamPass : public commsched::impl::CommMultiStreamBase<CommMul
              << "comm-multi-stream: expected a number from 1 to " << CommDialect::kMaxStreams - 1
              << " that neither compute-streams nor comm-streams has, for sends and receives";
     options.minCost = minCostNs;
-    options.syncOverhead = syncOverheadNs < 0 ? model->machine().launch : syncOverheadNs;
     options.sharesResources = sharedResources;
     return success();
   }
 
-  void runOnOperation() final {
-    model = agreedModel(&getContext(), machine, model);
+  void runWithModel() final {
+    options.syncOverhead = syncOverheadNs < 0 ? model->machine().launch : syncOverheadNs;
     OperationCosts costs(*model);
     if (auto peaks = getCachedAnalysis<InputPeaks>())
       inputPeaks = &peaks->get();
@@ -382,9 +375,7 @@ private:
     describeRemark(remark, "block", kNoLimitingFactor, text);
   }
 
-  std::shared_ptr<const CostModel> model;
   MultiStreamOptions options;
-  MemoryBudget memory;
   /// Peaks before the first of consecutive reordering passes; null if none ran before.
   const InputPeaks *inputPeaks = nullptr;
   /// The stream of sends and receives.

@@ -17,6 +17,7 @@
 #include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "MachinePass.h"
 #include "mlir/IR/Threading.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -31,10 +32,10 @@ using namespace commsched;
 
 namespace {
 
-struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
-  using CommParetoBase::CommParetoBase;
+struct CommParetoPass : MachinePass<commsched::impl::CommParetoBase<CommParetoPass>> {
+  using MachinePass::MachinePass;
 
-  LogicalResult initialize(MLIRContext *context) final {
+  LogicalResult checkOptions(MLIRContext *context) final {
     auto error = [&] { return emitError(UnknownLoc::get(context)); };
     if (file.empty() && picture.empty())
       return error() << "comm-pareto: expected the option 'file' or 'picture', got neither";
@@ -43,13 +44,11 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
                      << "' for both";
     if (limits < 3)
       return error() << "comm-pareto: expected limits of at least 3, got " << limits.getValue();
-    model = loadCostModel(context, machine);
-    return success(model != nullptr);
+    return success();
   }
 
-  void runOnOperation() final {
+  void runWithModel() final {
     markAllAnalysesPreserved();
-    model = agreedModel(&getContext(), machine, model);
     ParetoReport report = {machineName(&getContext(), machine), {}};
     for (ReportedBlock &reported : findReportedBlocks(getOperation()))
       if (failed(solveInto(reported, report)))
@@ -105,8 +104,6 @@ private:
     return failure(failed(writeReportFile(loc, file, printJson)) ||
                    failed(writeReportFile(loc, picturePath(), printPicture)));
   }
-
-  std::shared_ptr<const CostModel> model;
 };
 
 } // namespace

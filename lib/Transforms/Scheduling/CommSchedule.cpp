@@ -24,6 +24,7 @@
 #include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "JournalRecords.h"
+#include "MachinePass.h"
 #include "mlir/IR/Threading.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -131,24 +132,16 @@ private:
   std::optional<SearchLog> log;
 };
 
-struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommSchedulePass>, private BlockRule {
-  using CommScheduleBase::CommScheduleBase;
+struct CommSchedulePass : BudgetedPass<commsched::impl::CommScheduleBase<CommSchedulePass>>, private BlockRule {
+  using BudgetedPass::BudgetedPass;
 
-  LogicalResult initialize(MLIRContext *context) final {
-    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
-    if (failed(budget))
-      return failure();
-    memory = *budget;
+  LogicalResult checkOptions(MLIRContext *context) final {
     if (objective == Objective::Regret && limitedMemory == LimitedMemory::Arena)
       return emitError(UnknownLoc::get(context)) << "'objective=regret' has no effect with 'limit=arena'";
-    if (failed(checkWithout(context)))
-      return failure();
-    model = loadCostModel(context, machine);
-    return success(model != nullptr);
+    return checkWithout(context);
   }
 
-  void runOnOperation() final {
-    model = agreedModel(&getContext(), machine, model);
+  void runWithModel() final {
     if (failed(scheduleBlocks(getOperation(), getArgument(), *model, *this, /*inputPeaks=*/nullptr)))
       signalPassFailure();
   }
@@ -279,9 +272,6 @@ private:
     }
     voice.write(std::move(record));
   }
-
-  std::shared_ptr<const CostModel> model;
-  MemoryBudget memory;
 };
 
 } // namespace

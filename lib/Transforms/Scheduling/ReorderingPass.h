@@ -15,10 +15,9 @@
 
 #include "BlockPass.h"
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
-#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Scheduling/Inductor/PeakPreserving.h"
 #include "CommSched/Transforms/Passes.h"
-#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "MachinePass.h"
 
 namespace commsched {
 
@@ -31,32 +30,27 @@ void settleReordering(BlockWork &work);
 /// remarks: the pass's name. Passed for what moved, missed for what is exposed and did not, analysis for the rest.
 void explainReordering(llvm::StringRef passName, const BlockWork &work, BlockVoice &voice);
 
-/// A pass over the generated `PassBase`. `Derived` has
+/// A pass over the generated `PassBase`, in a `Frame` (MachinePass.h). `Derived` has
 ///   Schedule solve(const LoadedBlock &block, Bytes inputPeak) const;
 /// which answers for one block whose nodes stand in their given order; it is called from several threads at once. It
 /// may have
 ///   void prepare(mlir::Operation *root) const;
 /// which is called before any block is loaded.
-template <typename Derived, template <typename> class PassBase>
-class ReorderingPass : public PassBase<Derived>, protected BlockRule {
+template <typename Derived, template <typename> class PassBase, template <typename> class Frame = MachinePass>
+class ReorderingPass : public Frame<PassBase<Derived>>, protected BlockRule {
   friend Derived;
   template <typename, template <typename> class> friend class PeakPreservingPass;
   ReorderingPass() = default;
 
 public:
-  using PassBase<Derived>::PassBase;
-
-  llvm::LogicalResult initialize(mlir::MLIRContext *context) override {
-    model = loadCostModel(context, this->machine);
-    return llvm::success(model != nullptr);
-  }
+  using Frame<PassBase<Derived>>::Frame;
 
   void prepare(mlir::Operation *) const {}
 
-  void runOnOperation() final {
-    model = agreedModel(&this->getContext(), this->machine, model);
+private:
+  void runWithModel() final {
     static_cast<const Derived *>(this)->prepare(this->getOperation());
-    llvm::FailureOr<bool> changed = scheduleBlocks(this->getOperation(), this->getArgument(), *model, *this,
+    llvm::FailureOr<bool> changed = scheduleBlocks(this->getOperation(), this->getArgument(), *this->model, *this,
                                                    &this->template getAnalysis<InputPeaks>());
     if (failed(changed))
       return this->signalPassFailure();
@@ -65,7 +59,6 @@ public:
       this->markAllAnalysesPreserved();
   }
 
-private:
   LoadOptions loadOptions() const final {
     LoadOptions options;
     options.order = this->collectiveOrder;
@@ -82,31 +75,21 @@ private:
   void explainBlock(const BlockWork &work, BlockVoice &voice) const final {
     explainReordering(this->getArgument(), work, voice);
   }
-
-  std::shared_ptr<const CostModel> model;
 };
 
 /// A pass with the options of both peak-preserving passes (`peakOptions` in Passes.td).
 template <typename Derived, template <typename> class PassBase>
-class PeakPreservingPass : public ReorderingPass<Derived, PassBase> {
+class PeakPreservingPass : public ReorderingPass<Derived, PassBase, BudgetedPass> {
   friend Derived;
   PeakPreservingPass() = default;
 
 public:
-  using ReorderingPass<Derived, PassBase>::ReorderingPass;
-
-  llvm::LogicalResult initialize(mlir::MLIRContext *context) final {
-    llvm::FailureOr<MemoryBudget> budget = parseMemoryBudget(context, this->memoryBudgetRatio, this->memoryLimitBytes);
-    if (failed(budget) || failed(checkOptions(context)))
-      return llvm::failure();
-    memory = *budget;
-    return ReorderingPass<Derived, PassBase>::initialize(context);
-  }
+  using ReorderingPass<Derived, PassBase, BudgetedPass>::ReorderingPass;
 
 protected:
   /// Fills in what both solvers take.
   void fillOptions(const LoadedBlock &block, Bytes inputPeak, PeakPreservingOptions &options) const {
-    options.memory = memory;
+    options.memory = this->memory;
     options.inputPeakBytes = inputPeak;
     options.useEstimates = this->useRuntimeEstimates;
     options.extraOverlapPermille = this->extraOverlapPermille;
@@ -128,8 +111,7 @@ protected:
   }
 
 private:
-  /// Checks what a user may get wrong. Fails with one diagnostic.
-  llvm::LogicalResult checkOptions(mlir::MLIRContext *context) const {
+  llvm::LogicalResult checkOptions(mlir::MLIRContext *context) final {
     constexpr int64_t kLargestPermille = 1'000'000;
     auto refuse = [&](llvm::StringRef option, int64_t value, llvm::StringRef expected) {
       return emitError(mlir::UnknownLoc::get(context)) << option << "=" << value << ": expected " << expected;
@@ -145,8 +127,6 @@ private:
       return refuse(this->moveLimit.getArgStr(), this->moveLimit, "a number of collectives, or -1 for all");
     return llvm::success();
   }
-
-  MemoryBudget memory;
 };
 
 } // namespace commsched

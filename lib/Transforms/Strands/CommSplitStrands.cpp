@@ -19,6 +19,7 @@
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
+#include "MachinePass.h"
 #include "StrandSearch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -39,22 +40,17 @@ namespace {
 /// The largest number of strands: strands of more parts are tiny kernels, and every candidate costs a solve.
 constexpr int64_t kLargestNumberOfStrands = 8;
 
-struct CommSplitStrandsPass : public commsched::impl::CommSplitStrandsBase<CommSplitStrandsPass> {
-  using CommSplitStrandsBase::CommSplitStrandsBase;
+struct CommSplitStrandsPass : BudgetedPass<commsched::impl::CommSplitStrandsBase<CommSplitStrandsPass>> {
+  using BudgetedPass::BudgetedPass;
 
-  LogicalResult initialize(MLIRContext *context) final {
-    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
-    if (failed(budget))
-      return failure();
+  LogicalResult checkOptions(MLIRContext *context) final {
     if (maxStrands < 1 || maxStrands > kLargestNumberOfStrands)
       return emitError(UnknownLoc::get(context))
              << "max-strands=" << maxStrands.getValue() << ": expected a number from 1 to " << kLargestNumberOfStrands;
-    memory = *budget;
-    model = loadCostModel(context, machine);
-    return success(model != nullptr);
+    return success();
   }
 
-  void runOnOperation() final {
+  void runWithModel() final {
     SmallVector<Operation *> functions;
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal() && function->getNumRegions() == 1 && function->getRegion(0).hasOneBlock())
@@ -264,9 +260,6 @@ private:
     std::string reason = best.isWithinLimit() ? "the best split is not faster" : "no split is within the memory limit";
     describeRemark(remark, "block", reason, "not split: " + numbers);
   }
-
-  std::shared_ptr<const CostModel> model;
-  MemoryBudget memory;
 };
 
 } // namespace
