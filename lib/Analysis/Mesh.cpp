@@ -163,7 +163,8 @@ FailureOr<Mesh> commsched::findMesh(ArrayRef<GroupOp> groups) {
 
 AxisList commsched::axesOf(GroupOp group, const Mesh &mesh) {
   AxisList axes;
-  for (const Digit &digit : llvm::reverse(*digitsOf(group.getGroups())))
+  std::optional<SmallVector<Digit>> digits = digitsOf(group.getGroups());
+  for (const Digit &digit : llvm::reverse(*digits))
     for (auto [index, axis] : llvm::enumerate(mesh.axes))
       if (axis.stride >= digit.stride && axis.stride < digit.end())
         axes.push_back(static_cast<int64_t>(index));
