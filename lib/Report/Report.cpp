@@ -465,5 +465,17 @@ llvm::json::Value Report::toJSON() const {
     report["lost_blocks"] = llvm::json::Array(lostBlocks);
   if (!newBlocks.empty())
     report["new_blocks"] = llvm::json::Array(newBlocks);
+  llvm::json::Array wholes;
+  for (const RebuiltFunction &whole : rebuilt) {
+    llvm::json::Object peak{{"before", whole.peak.before}, {"after", whole.peak.after}};
+    if (whole.limit < kUnlimited)
+      peak["limit"] = whole.limit;
+    wholes.push_back(llvm::json::Object{
+        {"name", whole.name},
+        {"makespan_ns", llvm::json::Object{{"before", whole.makespan.before}, {"after", whole.makespan.after}}},
+        {"peak_bytes", std::move(peak)}});
+  }
+  if (!wholes.empty())
+    report["rebuilt_functions"] = std::move(wholes);
   return report;
 }

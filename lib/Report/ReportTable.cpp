@@ -275,6 +275,10 @@ void commsched::printTable(const Report &report, raw_ostream &os) {
     os << name << ": a pass has removed or rebuilt this block; it is not compared\n";
   for (const std::string &name : report.newBlocks)
     os << name << ": a pass has made this block; it is not compared\n";
+  for (const RebuiltFunction &whole : report.rebuilt)
+    os << formatv("{0} as a whole: makespan {1} -> {2}, peak {3} -> {4}", whole.name, formatNs(whole.makespan.before),
+                  formatNs(whole.makespan.after), formatBytes(whole.peak.before), formatBytes(whole.peak.after))
+       << (whole.limit < kUnlimited ? ", limit " + formatBytes(whole.limit) : "") << "\n";
   // Of a single pass everything is said by now.
   if (llvm::any_of(report.passes, [&](const PassRecord &record) { return record.pass != report.passes.front().pass; }))
     printPasses(report.passes, os);

@@ -75,6 +75,7 @@ func.func @swapped(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: i1, %d: i1) -> (t
 // INLINED-NOT: {{^}}inlined.0: {{[0-9]}}
 // INLINED: {{^}}inlined.0: a pass has removed or rebuilt this block; it is not compared
 // INLINED-NOT: {{^}}inlined.new
+// INLINED: {{^}}inlined as a whole: makespan 40.0 us -> 40.0 us, peak
 // INLINED-JSON: "lost_blocks": [
 // INLINED-JSON-NEXT: "inlined.0"
 // INLINED-JSON-NEXT: ]
@@ -102,6 +103,7 @@ func.func @inlined(%a: tensor<64xf32>, %c: i1) -> (tensor<64xf32>, tensor<64xf32
 // COPIED: {{^}}copied.0: a pass has removed or rebuilt this block; it is not compared
 // COPIED-NEXT: {{^}}copied.new0: a pass has made this block; it is not compared
 // COPIED-NEXT: {{^}}copied.new1: a pass has made this block; it is not compared
+// COPIED-NEXT: {{^}}copied as a whole: makespan {{[0-9.]+ us -> [0-9.]+ us}}, peak
 func.func @copied(%a: tensor<64xf32>, %n: index) -> tensor<64xf32> {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index

@@ -265,6 +265,14 @@ struct BlockReport {
 /// otherwise the text is empty.
 std::string certify(BlockReport &report);
 
+/// A function of which a pass has rebuilt blocks, as a whole: its body with all that is inside.
+struct RebuiltFunction {
+  std::string name;
+  /// ns, bytes.
+  BeforeAfter makespan, peak;
+  Bytes limit = kUnlimited;
+};
+
 /// All blocks of a module.
 struct Report {
   std::string machine;
@@ -274,6 +282,8 @@ struct Report {
   /// The names of blocks that cannot be compared: those that were measured before the passes and not found after them,
   /// and those that were found after them alone.
   std::vector<std::string> lostBlocks, newBlocks;
+  /// The functions of these blocks that are there before and after the passes.
+  std::vector<RebuiltFunction> rebuilt;
   /// The records of the scheduling passes, by block and in the order of the passes.
   std::vector<PassRecord> passes;
 

@@ -103,6 +103,11 @@ std::vector<ReportedBlock> commsched::findReportedBlocks(ModuleOp module) {
   return found;
 }
 
+StringRef commsched::functionNameOf(const ReportedBlock &reported) {
+  StringRef name = reported.name;
+  return isBody(reported.function, *reported.block) ? name : name.rsplit('.').first;
+}
+
 std::string commsched::reportNameOf(Block &block) {
   Operation *parent = block.getParentOp();
   auto function = dyn_cast<FunctionOpInterface>(parent);
@@ -127,10 +132,8 @@ void commsched::nameReportedBlocks(ModuleOp module) {
     auto name = StringAttr::get(module.getContext(), reported.name);
     if (!reported.block->empty() && reported.block->back().hasTrait<OpTrait::IsTerminator>())
       reported.block->back().setDiscardableAttr(kReportedNameAttrName, name);
-    StringRef base = name;
-    if (!isBody(reported.function, *reported.block))
-      base = base.rsplit('.').first;
-    reported.function->setDiscardableAttr(kReportedNameAttrName, StringAttr::get(module.getContext(), base));
+    reported.function->setDiscardableAttr(kReportedNameAttrName,
+                                          StringAttr::get(module.getContext(), functionNameOf(reported)));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Report/Certificate.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Support/OutputFile.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
@@ -46,13 +47,22 @@ static bool needsTimeline(const ReportOptions &options) {
   return !options.timelineFile.empty() || !options.explained.empty() || !options.overlapFile.empty();
 }
 
+/// The time and the peak of a function's body with all that is inside.
+static std::pair<Ns, Bytes> measureWhole(FunctionOpInterface function, const OperationCosts &costs,
+                                         CollectiveOrder order) {
+  LoadedBlock loaded = loadBlock(function.getFunctionBody().front(), costs, {order});
+  Order given = identityOrder(loaded.problem);
+  return {makespanOf(loaded.problem, given), peakOf(loaded.problem, given)};
+}
+
 LogicalResult ReportCollector::begin(ModuleOp module) {
   llvm::Expected<MachineModel> machine = loadMachine(module.getContext(), options.machine);
   if (!machine)
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
   OperationCosts costs(model);
-  result = {machineName(module.getContext(), options.machine), options.noise, {}, {}, {}, {}};
+  result = {machineName(module.getContext(), options.machine), options.noise, {}, {}, {}, {}, {}};
+  wholes.clear();
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
   measure.boundBudget = options.memory;
@@ -62,7 +72,19 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
   measure.noise = options.noise;
   ErrorBars errorBars(costs, module);
   measure.errorBars = &errorBars;
+  FunctionOpInterface measured;
+  RebuiltFunction whole;
   for (ReportedBlock &reported : findReportedBlocks(module)) {
+    if (reported.block->getParentOp() != reported.function && reported.function.getFunctionBody().hasOneBlock()) {
+      if (measured != reported.function) {
+        whole.name = functionNameOf(reported).str();
+        std::tie(whole.makespan.before, whole.peak.before) =
+            measureWhole(reported.function, costs, options.collectiveOrder);
+        whole.limit = options.memory.limitFor(whole.peak.before);
+        measured = reported.function;
+      }
+      wholes[reported.name] = whole;
+    }
     BlockReport report;
     report.name = std::move(reported.name);
     report.before = measureBlock(*reported.block, costs, measure);
@@ -129,6 +151,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
     consistent &= measureAfter(reported, *report, measure, costs);
   }
   keepCompared(compared);
+  measureRebuilt(reportedBlocks, costs);
   return failure(failed(write(module)) || !consistent);
 }
 
@@ -155,6 +178,22 @@ void ReportCollector::keepCompared(const llvm::SmallPtrSetImpl<const BlockReport
     else
       result.lostBlocks.push_back(block.name);
   result.blocks = std::move(kept);
+}
+
+/// Measures the functions of blocks that were not found again, as a whole.
+void ReportCollector::measureRebuilt(ArrayRef<ReportedBlock> reportedBlocks, const OperationCosts &costs) {
+  llvm::StringMap<const RebuiltFunction *> wanted;
+  for (const std::string &name : result.lostBlocks)
+    if (auto whole = wholes.find(name); whole != wholes.end())
+      wanted[whole->second.name] = &whole->second;
+  for (const ReportedBlock &reported : reportedBlocks) {
+    auto before = wanted.find(functionNameOf(reported));
+    if (before == wanted.end() || !reported.function->getRegion(0).hasOneBlock())
+      continue;
+    RebuiltFunction &after = result.rebuilt.emplace_back(*before->second);
+    wanted.erase(before);
+    std::tie(after.makespan.after, after.peak.after) = measureWhole(reported.function, costs, options.collectiveOrder);
+  }
 }
 
 void ReportCollector::abandon(ModuleOp module) {

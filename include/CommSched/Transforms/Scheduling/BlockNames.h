@@ -39,6 +39,9 @@ struct ReportedBlock {
 /// function, and if one is, "f.newN" for the Nth block without a name. O(operations).
 std::vector<ReportedBlock> findReportedBlocks(mlir::ModuleOp module);
 
+/// The name of the function of a block, without the block's own part of it.
+llvm::StringRef functionNameOf(const ReportedBlock &reported);
+
 /// The name of one block, as findReportedBlocks() has it. Reads and changes nothing outside of the function of the
 /// block. O(operations of the function).
 std::string reportNameOf(mlir::Block &block);

@@ -76,12 +76,15 @@ private:
   llvm::LogicalResult write(mlir::ModuleOp module);
   void takeJournal(mlir::ModuleOp module);
   bool measureAfter(ReportedBlock &reported, BlockReport &report, MeasureOptions &measure, const OperationCosts &costs);
+  void measureRebuilt(llvm::ArrayRef<ReportedBlock> reportedBlocks, const OperationCosts &costs);
   void keepCompared(const llvm::SmallPtrSetImpl<const BlockReport *> &compared);
 
   ReportOptions options;
   Report result;
   /// What passes write between begin() and end(), and the journal of a report around this one.
   std::shared_ptr<PassJournal> journal, outerJournal;
+  /// Indexed by block that is inside of a function's body: what the whole function takes before the passes.
+  std::map<std::string, RebuiltFunction> wholes;
   /// Whether begin() named the blocks, so that this collector removes the names.
   bool ownsNames = false;
   std::chrono::steady_clock::time_point began;
