@@ -24,7 +24,68 @@ static bool isCompute(const BlockSnapshot &snapshot, const TimelineSpan &span) {
 /// Nanoseconds as the format's microseconds, exactly.
 static json::Value toMicroseconds(Ns ns) { return static_cast<double>(ns) / 1000; }
 
-static void writeProcess(json::OStream &json, int64_t pid, const std::string &name, const BlockSnapshot &snapshot) {
+/// One end of an arrow: a moment on a row, inside of a rectangle.
+struct ArrowEnd {
+  LaneId row;
+  Ns when;
+};
+
+/// Where the arrow to each wait ends. Indexed by operation; none of operations that are no wait. An exposed wait has a
+/// rectangle, and the arrow ends where compute goes on; any other wait takes no time, so its arrow ends at the next
+/// computation of its stream, if there is one. O(operations + spans).
+static std::vector<std::optional<ArrowEnd>> arrowEnds(const BlockSnapshot &snapshot) {
+  ArrayRef<TimelineOperation> operations = snapshot.details.operations;
+  std::vector<std::optional<ArrowEnd>> ends(operations.size());
+  // Indexed by stream: the next computation.
+  std::vector<std::optional<ArrowEnd>> next(std::max<size_t>(snapshot.streams.size(), 1));
+  ArrayRef<TimelineSpan> later = snapshot.spans;
+  for (NodeId id = static_cast<NodeId>(operations.size()) - 1; id >= 0; --id) {
+    const TimelineSpan *stall = nullptr;
+    for (; !later.empty() && later.back().operation == id; later = later.drop_back()) {
+      if (later.back().stall)
+        stall = &later.back();
+      else if (isCompute(snapshot, later.back()))
+        next[operations[id].stream] = {later.back().lane, later.back().start};
+    }
+    // A moment before the end is inside of the rectangle, and not before the collective.
+    if (operations[id].awaited != kNone)
+      ends[id] = stall ? ArrowEnd{stall->lane, stall->end - 1} : next[operations[id].stream];
+  }
+  return ends;
+}
+
+/// Writes an arrow from each start that takes time to each of its waits. `id` is that of the next arrow of the trace.
+static void writeArrows(json::OStream &json, int64_t pid, const BlockSnapshot &snapshot, int64_t &id) {
+  // Indexed by operation: its first rectangle.
+  std::vector<const TimelineSpan *> spans(snapshot.details.operations.size(), nullptr);
+  for (const TimelineSpan &span : reverse(snapshot.spans))
+    spans[span.operation] = &span;
+  std::vector<std::optional<ArrowEnd>> ends = arrowEnds(snapshot);
+  for (auto [wait, operation] : enumerate(snapshot.details.operations)) {
+    const TimelineSpan *start = operation.awaited == kNone ? nullptr : spans[operation.awaited];
+    if (!start || !ends[wait])
+      continue;
+    auto end = [&](StringRef phase, LaneId row, Ns when) {
+      json.object([&] {
+        json.attribute("ph", phase);
+        json.attribute("pid", pid);
+        json.attribute("tid", row);
+        json.attribute("ts", toMicroseconds(when));
+        json.attribute("id", id);
+        json.attribute("name", "wait");
+        json.attribute("cat", "wait");
+        if (phase == "f")
+          json.attribute("bp", "e");
+      });
+    };
+    end("s", start->lane, start->start);
+    end("f", ends[wait]->row, ends[wait]->when);
+    ++id;
+  }
+}
+
+static void writeProcess(json::OStream &json, int64_t pid, const std::string &name, const BlockSnapshot &snapshot,
+                         int64_t &arrow) {
   auto metadata = [&](StringRef what, int64_t tid, StringRef value) {
     json.object([&] {
       json.attribute("ph", "M");
@@ -49,6 +110,7 @@ static void writeProcess(json::OStream &json, int64_t pid, const std::string &na
       if (!span.reason.empty())
         json.attributeObject("args", [&] { json.attribute("limiting_factor", span.reason); });
     });
+  writeArrows(json, pid, snapshot, arrow);
   for (const std::pair<Ns, Bytes> &point : snapshot.memory)
     json.object([&] {
       json.attribute("ph", "C");
@@ -76,10 +138,10 @@ void commsched::writeTrace(const Report &report, raw_ostream &os) {
   json.object([&] {
     json.attribute("displayTimeUnit", "ms");
     json.attributeArray("traceEvents", [&] {
-      int64_t pid = 0;
+      int64_t pid = 0, arrow = 0;
       for (const BlockReport &block : report.blocks) {
-        writeProcess(json, pid++, block.name + " before", block.before);
-        writeProcess(json, pid++, block.name + " after", block.after);
+        writeProcess(json, pid++, block.name + " before", block.before, arrow);
+        writeProcess(json, pid++, block.name + " after", block.after, arrow);
       }
     });
   });
