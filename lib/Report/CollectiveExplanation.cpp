@@ -178,7 +178,7 @@ private:
 
 /// The starts of the input that became `start`: those with one of its names.
 std::vector<NodeId> ExplanationWriter::membersBefore(const TimelineOperation &start) const {
-  StringSet<> names;
+  llvm::StringSet<> names;
   for (const std::string &name : start.names)
     names.insert(name);
   std::vector<NodeId> members;
@@ -270,7 +270,7 @@ Error commsched::printExplanation(const Report &report, StringRef name, raw_ostr
   StringRef asked = name;
   asked.consume_front("@");
   size_t found = 0;
-  StringSet<> known;
+  llvm::StringSet<> known;
   for (const BlockReport &block : report.blocks) {
     ExplanationWriter writer(block, os);
     for (NodeId node : asked.empty() ? std::vector<NodeId>() : writer.findMeant(asked))

@@ -141,6 +141,13 @@ std::unique_ptr<Pass> makePareto(const OverlapOptions &options) {
   return createCommPareto(passOptions);
 }
 
+/// The directory is the entry's own option.
+std::unique_ptr<Pass> makeExportChakra(const OverlapOptions &options) {
+  CommExportChakraOptions passOptions;
+  passOptions.machine = options.machine;
+  return createCommExportChakra(passOptions);
+}
+
 std::unique_ptr<Pass> makeMultiStream(const OverlapOptions &options) {
   CommMultiStreamOptions passOptions;
   passOptions.machine = options.machine;
@@ -199,6 +206,7 @@ constexpr Stage kStages[] = {
     {"comm-multi-stream", makeMultiStream},
     {"comm-decompose-all-to-all", makePlain<createCommDecomposeAllToAll>},
     {"comm-pareto", makePareto},
+    {"comm-export-chakra", makeExportChakra},
     {"comm-verify", makePlain<createCommVerify>},
     {"comm-report", makeReport},
 };

@@ -30,7 +30,7 @@ from random_program import Generator, Op, close, module, reorder
 
 MARKER = "// -----\n"
 # Passes of this project that do not change a program's order or operations, or lower it.
-NOT_TRANSFORMS = {"comm-report", "comm-verify", "comm-pareto", "comm-align-costs", "comm-bufferize", "comm-to-llvm",
+NOT_TRANSFORMS = {"comm-report", "comm-verify", "comm-pareto", "comm-export-chakra", "comm-align-costs", "comm-bufferize", "comm-to-llvm",
                   "comm-form-kernels", "comm-lower-launches", "comm-device-memory",
                   "comm-check-status"}
 # More ways to run them than by name.

@@ -233,7 +233,11 @@ GRAPHS = {
 @pytest.mark.parametrize("name", sorted(ORDERING | REWRITING))
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_each_pass_has_its_effect(world, tmp_path, graph, name):
-    entry = f"{name}{{file={tmp_path / 'curve.json'} limits=3}}" if name == "comm-pareto" else name
+    own = {
+        "comm-pareto": f"{{file={tmp_path / 'curve.json'} limits=3}}",
+        "comm-export-chakra": f"{{directory={tmp_path / 'traces'}}}",
+    }
+    entry = name + own.get(name, "")
     schedules_alike(GRAPHS[graph](world), [entry], memory_budget_ratio=20.0)
 
 

@@ -363,6 +363,23 @@ def CommPareto : Pass<"comm-pareto", "::mlir::ModuleOp"> {
   ] # solverOptions;
 }
 
+def CommExportChakra : Pass<"comm-export-chakra", "::mlir::ModuleOp"> {
+  let summary = "write execution traces for simulators (MLCommons Chakra)";
+  let description = [{
+    The pass writes the current order of every function with collectives as execution traces of Chakra, one file for each
+    rank: `directory/FUNCTION.RANK.et`. `FUNCTION.groups.json` beside them lists the ranks of each process group. The module
+    does not change. `docs/guide/Chakra.md` says what the nodes are.
+
+    It fails, and writes no file, if a function does what a trace cannot say: collectives in regions or callees, several
+    streams, futures that come in late, sizes that are unknown.
+  }];
+  let options = [
+    MachineOption,
+    Option<"directory", "directory", "std::string", "\"\"", "write the traces to this directory">,
+    Option<"rank", "rank", "int64_t", "-1", "write the trace of this rank only; -1: of all ranks">,
+  ];
+}
+
 def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {
   let summary = "check waits, accesses to buffers in flight, and agreement between ranks";
   let description = [{

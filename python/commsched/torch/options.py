@@ -37,6 +37,7 @@ MEASURES = "comm-report{table=false}"
 ORDERING = {
     ALIGN_COSTS,
     "comm-bucket",
+    "comm-export-chakra",
     "comm-order-collectives",
     "comm-order-fsdp",
     "comm-pareto",
