@@ -308,8 +308,8 @@ llvm::Error printExplanation(const Report &report, llvm::StringRef name, llvm::r
 void printOverlap(const Report &report, llvm::raw_ostream &os);
 
 /// Writes Chrome's trace-event format, which Perfetto reads. Each block has a process "before" and one "after" with a
-/// thread per lane, an arrow (a flow) from each start to each of its waits, and a counter of live bytes. Times are in µs
-/// with three decimals, as the format requires.
+/// thread per lane, an arrow (a flow) from each start to each of its waits, and a counter of live bytes. Times are in
+/// µs with three decimals, as the format requires.
 void writeTrace(const Report &report, llvm::raw_ostream &os);
 
 /// Writes the timeline as one self-contained HTML page, before above after: the data as JSON, and the program that

@@ -109,7 +109,8 @@ private:
     for (const ExportedFunction &entry : exported)
       if (failed(writeFiles(entry, written))) {
         for (const std::string &path : written)
-          llvm::sys::fs::remove(path);
+          if (std::error_code code = llvm::sys::fs::remove(path))
+            emitWarning(entry.loc) << "cannot remove '" << path << "' again: " << code.message();
         return failure();
       }
     return success();
