@@ -79,8 +79,8 @@ struct Part {
 
 class RankWriter {
 public:
-  RankWriter(ArrayRef<ChakraStep> steps, ArrayRef<ChakraGroup> groups, int64_t rank, raw_ostream &os)
-      : steps(steps), groups(groups), rank(rank), os(os) {}
+  RankWriter(ArrayRef<ChakraStep> steps, ArrayRef<ChakraGroup> groups, int64_t rank, bool orderAsData, raw_ostream &os)
+      : steps(steps), groups(groups), rank(rank), orderAsData(orderAsData), os(os) {}
 
   void write(const ChakraStep &step);
 
@@ -92,6 +92,7 @@ private:
   ArrayRef<ChakraStep> steps;
   ArrayRef<ChakraGroup> groups;
   int64_t rank;
+  bool orderAsData;
   raw_ostream &os;
   /// Indexed by step: when it ends, ns, and its number of nodes.
   SmallVector<Ns> ends;
@@ -152,8 +153,9 @@ void RankWriter::addIds(ArrayRef<int32_t> before, SmallVectorImpl<uint64_t> &ids
 
 void RankWriter::writeNode(const ChakraStep &step, uint64_t id, const Part &part, Ns begin, Ns end) {
   SmallVector<uint64_t> control, data;
-  addIds(step.control, control);
   addIds(step.data, data);
+  addIds(step.control, orderAsData ? data : control);
+  sort(data);
   ProtobufMessage message;
   message.addInteger(node::kId, id);
   message.addString(node::kName, step.name);
@@ -202,12 +204,12 @@ void ChakraTrace::write(int64_t rank, raw_ostream &os) const {
   header.addString(metadata::kVersion, kSchemaVersion);
   addText(header, metadata::kAttribute, "producer", "CommSched");
   addText(header, metadata::kAttribute, "function", function);
-  addText(header, metadata::kAttribute, "machine", machine);
+  addText(header, metadata::kAttribute, "machine", options.machine);
   addNumber(header, metadata::kAttribute, "rank", rank);
   addNumber(header, metadata::kAttribute, "ranks", numRanks);
   addNumber(header, metadata::kAttribute, "makespan_ns", makespan);
   header.writeDelimited(os);
-  RankWriter writer(steps, groups, rank, os);
+  RankWriter writer(steps, groups, rank, options.orderAsData, os);
   for (const ChakraStep &step : steps)
     writer.write(step);
 }

@@ -34,9 +34,9 @@ namespace commsched {
 
 class ChakraTraceBuilder {
 public:
-  ChakraTraceBuilder(ChakraTrace &trace, FunctionOpInterface function, const OperationCosts &costs, ChosenRank chosen)
-      : trace(trace), function(function), chosen(chosen), block(loadBlock(function.getFunctionBody().front(), costs)),
-        problem(block.problem) {}
+  ChakraTraceBuilder(ChakraTrace &trace, FunctionOpInterface function, const OperationCosts &costs)
+      : trace(trace), function(function), chosen(trace.options.rank),
+        block(loadBlock(function.getFunctionBody().front(), costs)), problem(block.problem) {}
 
   LogicalResult build();
 
@@ -54,7 +54,7 @@ private:
 
   ChakraTrace &trace;
   FunctionOpInterface function;
-  ChosenRank chosen;
+  std::optional<int64_t> chosen;
   LoadedBlock block;
   const Problem &problem;
   Timeline timeline;
@@ -276,15 +276,15 @@ LogicalResult ChakraTraceBuilder::build() {
   return failure(failed(checkRanks()) || failed(checkMakespan()));
 }
 
-FailureOr<ChakraTrace> ChakraTrace::of(FunctionOpInterface function, const OperationCosts &costs, StringRef machine,
-                                       ChosenRank chosen) {
+FailureOr<ChakraTrace> ChakraTrace::of(FunctionOpInterface function, const OperationCosts &costs,
+                                       const ChakraOptions &options) {
   if (!function.getFunctionBody().hasOneBlock())
     return refuse(function) << "expected one block for a Chakra trace, got "
                             << function.getFunctionBody().getBlocks().size();
   ChakraTrace trace;
   trace.function = function.getName().str();
-  trace.machine = machine.str();
-  if (failed(ChakraTraceBuilder(trace, function, costs, chosen).build()))
+  trace.options = options;
+  if (failed(ChakraTraceBuilder(trace, function, costs).build()))
     return failure();
   return trace;
 }

@@ -17,6 +17,13 @@
 // KINDS: 8 ranks, {{[0-9]+}} nodes
 // STAGE: 8 ranks, {{[0-9]+}} nodes
 
+// Tests that simulators that ignore ctrl_deps get the same makespan if the order of the plan is data.
+// RUN: comm-opt %commsched_src_root/docs/examples/two_layer_fsdp.mlir --comm-export-chakra="directory=%t/data order-as-data=true" -o /dev/null
+// RUN: %python %S/Inputs/check_chakra.py %t/data step %t/given.json | FileCheck %s --check-prefix=GIVEN
+// RUN: %python %S/Inputs/check_chakra.py %t/data step - | FileCheck %s --check-prefix=DATA
+// DATA-COUNT-224: "ctrl_deps": []
+// DATA-NOT: "ctrl_deps"
+
 // Tests that groups of ranks are process groups with numbers from 1, and that equal runs write equal bytes.
 // RUN: FileCheck %s --check-prefix=GROUPS --input-file=%t/all/kinds.groups.json
 // RUN: comm-opt %s --comm-export-chakra=directory=%t/again --comm-machine=h100-sxm -o /dev/null 2> /dev/null

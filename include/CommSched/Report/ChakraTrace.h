@@ -25,8 +25,15 @@
 
 namespace commsched {
 
-/// The rank whose trace is asked for; none stands for all ranks.
-using ChosenRank = std::optional<int64_t>;
+/// What is exported.
+struct ChakraOptions {
+  /// The name of the machine.
+  std::string machine;
+  /// The rank whose trace is asked for; none stands for all ranks.
+  std::optional<int64_t> rank;
+  /// Whether the order of the plan is part of `data_deps`, for simulators that ignore `ctrl_deps`.
+  bool orderAsData = false;
+};
 
 /// A step of a trace. It is one node, two nodes for a permute on a rank that sends and receives, and the same on all
 /// ranks otherwise. Steps are numbered in the order of the program, and depend on earlier ones only.
@@ -65,12 +72,12 @@ struct ChakraGroup {
 /// The traces of the body of one function, in its current order.
 class ChakraTrace {
 public:
-  /// Plays the body of `function` and collects its steps. `machine` is the name of the machine. Emits an error at the
-  /// operation, and fails, if the traces cannot say what the function does: it has several blocks or streams;
-  /// collectives in regions or callees; futures that arrive late; sizes that are unknown; groups of different numbers
-  /// of ranks; a rank that would send to itself. O(ranks of the groups + operations + edges).
+  /// Plays the body of `function` and collects its steps. Emits an error at the operation, and fails, if the traces
+  /// cannot say what the function does: it has several blocks or streams; collectives in regions or callees; futures
+  /// that arrive late; sizes that are unknown; groups of different numbers of ranks; a rank that would send to itself.
+  /// O(ranks of the groups + operations + edges).
   static llvm::FailureOr<ChakraTrace> of(mlir::FunctionOpInterface function, const OperationCosts &costs,
-                                         llvm::StringRef machine, ChosenRank chosen);
+                                         const ChakraOptions &options);
 
   /// The ranks of the groups together.
   int64_t ranks() const { return numRanks; }
@@ -85,7 +92,8 @@ public:
 private:
   friend class ChakraTraceBuilder;
 
-  std::string function, machine;
+  std::string function;
+  ChakraOptions options;
   int64_t numRanks = 1;
   Ns makespan = 0;
   std::vector<ChakraStep> steps;

@@ -377,6 +377,8 @@ def CommExportChakra : Pass<"comm-export-chakra", "::mlir::ModuleOp"> {
     MachineOption,
     Option<"directory", "directory", "std::string", "\"\"", "write the traces to this directory">,
     Option<"rank", "rank", "int64_t", "-1", "write the trace of this rank only; -1: of all ranks">,
+    Option<"orderAsData", "order-as-data", "bool", "false",
+           "make the order of the plan a part of data_deps, for simulators that ignore ctrl_deps">,
   ];
 }
 

@@ -65,7 +65,9 @@ private:
   /// Makes the traces of all functions with collectives.
   LogicalResult collect(std::vector<ExportedFunction> &exported) {
     OperationCosts costs(*model);
-    ChosenRank chosen = rank < 0 ? ChosenRank() : ChosenRank(rank);
+    ChakraOptions options = {machineName(&getContext(), machine), {}, orderAsData};
+    if (rank >= 0)
+      options.rank = rank;
     llvm::StringMap<FunctionOpInterface> stems;
     FunctionOpInterface last;
     for (ReportedBlock &reported : findReportedBlocks(getOperation())) {
@@ -73,7 +75,7 @@ private:
       if (function == last)
         continue;
       last = function;
-      FailureOr<ChakraTrace> trace = ChakraTrace::of(function, costs, machineName(&getContext(), machine), chosen);
+      FailureOr<ChakraTrace> trace = ChakraTrace::of(function, costs, options);
       if (failed(trace))
         return failure();
       std::string stem = stemOf(reportNameOf(function.getFunctionBody().front()));
