@@ -10,13 +10,12 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Report/ChakraTrace.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/BlockNames.h"
-#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "MachinePass.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
@@ -39,23 +38,21 @@ struct ExportedFunction {
   ChakraTrace trace;
 };
 
-struct CommExportChakraPass : public commsched::impl::CommExportChakraBase<CommExportChakraPass> {
-  using CommExportChakraBase::CommExportChakraBase;
+struct CommExportChakraPass : MachinePass<commsched::impl::CommExportChakraBase<CommExportChakraPass>> {
+  using MachinePass::MachinePass;
 
-  LogicalResult initialize(MLIRContext *context) final {
+  LogicalResult checkOptions(MLIRContext *context) final {
     auto error = [&] { return emitError(UnknownLoc::get(context)); };
     if (directory.empty())
       return error() << "comm-export-chakra: expected the option 'directory', got none";
     if (rank < -1)
       return error() << "comm-export-chakra: expected a rank of at least 0, or -1 for all ranks, got rank="
                      << rank.getValue();
-    model = loadCostModel(context, machine);
-    return success(model != nullptr);
+    return success();
   }
 
-  void runOnOperation() final {
+  void runWithModel() final {
     markAllAnalysesPreserved();
-    model = agreedModel(&getContext(), machine, model);
     std::vector<ExportedFunction> exported;
     if (failed(collect(exported)) || failed(write(exported)))
       signalPassFailure();
@@ -138,8 +135,6 @@ private:
         return failure();
     return writeOne(entry.stem + ".groups.json", [&](llvm::raw_ostream &os) { entry.trace.writeGroups(os); });
   }
-
-  std::shared_ptr<const CostModel> model;
 };
 
 } // namespace
