@@ -66,6 +66,9 @@ REFUSED = {
 _OURS = re.compile(r"comm-|convert-comm-to-|convert-\w+-to-comm$")
 # The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
+# `machine="measure"`, or "measure:BASE": the collectives of each graph are measured when it is first compiled, and the
+# profile BASE says the rest (calibration/demand.py).
+MEASURE = "measure"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
 Estimation = Callable[..., "float | None"]
 # A pass of the user's own: it changes a program, or returns another one, as an object or as text.
@@ -151,7 +154,7 @@ class Options:
     record: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "machine", traces.machine_of(self.machine))
+        object.__setattr__(self, "machine", _with_base(os.fspath(self.machine)))
         for name, known in (
             ("collective_order", COLLECTIVE_ORDERS),
             ("objective", OBJECTIVES),
@@ -166,11 +169,12 @@ class Options:
             raise ValueError(f"memory_plan: expected 'off' with tune={self.tune!r}, got 'on'")
         if self.tune_runs < 1:
             raise ValueError(f"tune_runs: expected at least 1, got {self.tune_runs}")
-        if machine_file(self.machine) is None:
+        if machine_file(self.base()) is None:
             profiles = sorted({f.stem for d in program.machine_directories() for f in d.glob("*.json")})
+            place = f" behind '{MEASURE}:'" if self.measures() else ""
             raise ValueError(
-                f"machine: expected the path of a .json file or one of {', '.join(profiles)}, got {self.machine!r} "
-                f"({program.MACHINE_PATH} adds directories to search)"
+                f"machine: expected the path of a .json file or one of {', '.join(profiles)}{place}, got "
+                f"{self.machine!r} ({program.MACHINE_PATH} adds directories to search)"
             )
         for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
             value = getattr(self, name)
@@ -262,6 +266,26 @@ class Options:
                 "torch.compile(f, options=commsched.torch.inductor_options(...))"
             )
 
+    def measures(self) -> bool:
+        """Whether collectives are measured when a graph is first compiled."""
+        return os.fspath(self.machine).startswith(f"{MEASURE}:")
+
+    def base(self) -> str:
+        """The machine profile, or the one that measurements complete."""
+        return os.fspath(self.machine).removeprefix(f"{MEASURE}:")
+
+    def with_profile(self, profile: str | None = None) -> Options:
+        """The options with a profile in the place of "measure", by default the base. Others stay as they are."""
+        return dataclasses.replace(self, machine=profile or self.base()) if self.measures() else self
+
+    def refuse_measuring(self, where: str) -> None:
+        """Raises ValueError if collectives are to be measured: `where` has no graph that all ranks compile."""
+        if self.measures():
+            raise ValueError(
+                f"machine: expected a machine profile, got {self.machine!r}: {where} compiles no graph. Give it the "
+                "result of commsched.torch.calibrate()"
+            )
+
     def pipeline(self, report_file: str | None = None, overlap_file: str | None = None) -> str:
         """The pass pipeline for these options.
 
@@ -289,14 +313,15 @@ class Options:
 
     def key(self) -> str | None:
         """A hash of everything that decides the generated code of a graph. None with a user's estimator or function,
-        and if costs are aligned: then they are those of other ranks as well.
+        if costs are aligned (then they are those of other ranks as well), and if collectives are measured: a rank that
+        finds its code in a cache does not come to measure with the others.
 
         It covers the options, the profile, the library and the sources of this package by their contents, the rank of
         this process, and the ranks of each group. The rank is in the code: a packed gather writes into its own slice.
         Nothing is known of a user's estimator or function.
         """
         shared = self.shared_key()
-        if shared is None or self.aligns() or any(map(callable, self.passes)):
+        if shared is None or self.aligns() or self.measures() or any(map(callable, self.passes)):
             return None
         return hashlib.sha256(f"{shared} {json.dumps(_job(), default=str)}".encode()).hexdigest()
 
@@ -323,9 +348,9 @@ class Options:
             return None
         described = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         described["passes"] = [name_of(entry) for entry in self.passes]
-        path = machine_file(self.machine)
+        path = machine_file(self.base())
         # The contents count, not the place: ranks of several nodes may have the same profile in different places.
-        described["machine"] = path.read_text() if path else None
+        described["machine"] = [path.read_text() if path else None, self.measures()]
         described["version"] = [__version__, program.version(), _content()]
         return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -340,6 +365,15 @@ class Stage:
 
     passes: list[str | Function]
     rewrites: bool
+
+
+def _with_base(machine: str) -> str:
+    """The option `machine` with the base of "measure" by name. Traces become the path of their profile."""
+    if machine == MEASURE:
+        return f"{MEASURE}:{DEFAULT_MACHINE}"
+    if machine.startswith(f"{MEASURE}:"):
+        return f"{MEASURE}:{traces.machine_of(machine.removeprefix(f'{MEASURE}:'))}"
+    return traces.machine_of(machine)
 
 
 def name_of(entry: str | Function) -> str:

@@ -20,6 +20,7 @@ from .apply.plan import Bucket, Plan, PlanError, Unmergeable, read_plan
 from .apply.readers import unmergeable
 from .apply.rewrite import apply_plan
 from .apply.snapshot import Snapshot
+from .calibration.demand import measured
 from .options import OptionArguments, Options, Stage, name_of
 from .ranks.agreement import changed_from, sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
@@ -338,7 +339,9 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     Args:
         gm: a post-AOT graph with fake-tensor metadata.
         machine: the name of a shipped machine profile, the path of one, or `profile:FILE`: the trace of a profiler
-            (`commsched.traces.machine_of`). The default is "h100-sxm".
+            (`commsched.traces.machine_of`). "measure" or `measure:BASE`: all ranks of the job call this function for
+            the same graph, measure its collectives together, and complete the profile BASE with them. The default is
+            "h100-sxm".
         memory_budget_ratio: how far the peak of memory may rise above that of the given order, as a fraction of it. The
             default is that of the passes that run: 0, and 0.2 for Inductor's two peak-preserving passes.
         memory_limit_bytes: the limit on the peak in bytes, without the arguments that live throughout. It overrides
@@ -385,8 +388,9 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     settings.refuse_memory_plan("schedule_overlap")
     try:
         _prepare(gm.graph)
+        settings, facts = measured(gm.graph, settings)
         strands, settings, given = in_strands(gm.graph, settings, schedule_graph)
-        report = {**changed_from(given, schedule_graph(gm.graph, settings)), **strands}
+        report = {**changed_from(given, schedule_graph(gm.graph, settings)), **strands, **facts}
     except Unscheduled as error:
         if strict():
             raise

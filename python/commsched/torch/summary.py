@@ -63,6 +63,8 @@ def line(report: dict) -> str:
     parts += [f"makespan {makespan}"] * bool(makespan) + [f"exposed {exposed}"] * bool(exposed)
     if peak := report.get("peak_bytes"):
         parts.append(f"peak {bytes_text(peak['after'])}, limit {bytes_text(peak.get('limit', peak['after']))}")
+    if measure := report.get("measure"):
+        parts.append(f"costs of {measure['points']} sizes are measured" if measure["points"] else "no cost is measured")
     if opaque := report.get("opaque"):
         parts.append(f"{len(opaque)} opaque nodes")
     took = sum(report.get(name, 0) for name in ("import_ns", "pipeline_ns", "apply_ns"))

@@ -26,6 +26,7 @@ from torchtitan.experiments.graph_trainer import passes as titan_passes
 from torchtitan.experiments.graph_trainer.registry import PASS_PIPELINE_REGISTRY
 
 from . import reporting
+from .calibration.demand import measured
 from .inductor import install
 from .options import Options
 from .schedule import schedule_graph
@@ -83,7 +84,8 @@ def commsched_pass(gm: fx.GraphModule, example_inputs: Any = None, *, options: O
     """Schedules the graph of a whole step. It runs as it stands, without fusion, and its report holds."""
     reporting.begins("step", len(gm.graph.nodes))
     try:
-        report = schedule_graph(gm.graph, dataclasses.replace(options, fusion=False))
+        options, facts = measured(gm.graph, dataclasses.replace(options, fusion=False))
+        report = {**schedule_graph(gm.graph, options), **facts}
     except Exception as error:  # A job must not fail for want of a schedule.
         reporting.survive(f"a graph of {len(gm.graph.nodes)} nodes keeps torchtitan's order", error)
         return gm

@@ -15,7 +15,7 @@ import pathlib
 import platform
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ import torch.fx as fx
 from ... import _commsched
 from ..options import DEFAULT_MACHINE, machine_file
 from .bench import GroupBench, clock_of
-from .questions import Shape, agreed, by_shape, groups_of_this_rank, in_graphs, on_grid
+from .questions import Question, Shape, agreed, by_shape, groups_of_this_rank, in_graphs, on_grid
 
 log = logging.getLogger("commsched")
 
@@ -78,6 +78,20 @@ class Calibration(os.PathLike):
     def profile(self) -> dict:
         """The contents of the profile (docs/guide/MachineModel.md)."""
         return json.loads(pathlib.Path(self.path).read_text())
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """How measurements are made and kept, and the profile that they complete: arguments of `calibrate`."""
+
+    base: pathlib.Path
+    recipe: str = "median"
+    budget_seconds: float = 60.0
+    cache: str | os.PathLike | None = None
+    fresh: bool = False
+
+    def ranks_per_node(self) -> int:
+        return json.loads(self.base.read_text()).get("node", {}).get("ranks", 1)
 
 
 class _Alone:
@@ -143,38 +157,69 @@ def calibrate(
     file = machine_file(base)
     if file is None:
         raise ValueError(f"base: expected the path of a .json file or the name of a machine profile, got {base!r}")
-    per_node = json.loads(file.read_text()).get("node", {}).get("ranks", 1)
-    reason = _obstacle()
-    bench: Any = _Alone()
-    facts = {"tool": "commsched.torch.calibrate", "base": file.stem, "recipe": recipe}
-    if reason:
+    rules = Rules(file, recipe, budget_seconds, cache, fresh)
+    if reason := obstacle():
         questions = on_grid(kinds, dtypes, [Shape(1, 1, 1)], sizes, min_bytes, max_bytes)
-        questions = [dataclasses.replace(q, skipped=reason) for q in questions]
-    else:
-        where = _device(device)
-        in_graph, of_graphs = in_graphs(graphs, per_node)
-        mine = by_shape(of_graphs + list(groups_of_this_rank() if groups is None else groups), per_node)
-        common, lacking = agreed(mine)
-        questions = in_graph if graphs else on_grid(kinds, dtypes, common + list(lacking), sizes, min_bytes, max_bytes)
-        questions = [dataclasses.replace(q, skipped=q.skipped or lacking.get(q.shape, "")) for q in questions]
-        clock = clock_of(where)
-        bench = GroupBench({(s.ranks, s.nodes): mine[s] for s in common}, where, clock, recipe == "seed")
-        facts |= {"clock": clock.name, "torch": torch.__version__, **_machine_facts(where)}
-    folder = _folder(cache)
-    fingerprint = json.dumps([CACHE_VERSION, dict(sorted(facts.items())), bench.ranks, per_node])
+        return _answered(_Alone(), [dataclasses.replace(q, skipped=reason) for q in questions], rules, {})
+    in_graph, of_graphs = in_graphs(graphs, rules.ranks_per_node())
+    return measured_together(
+        of_graphs + list(groups_of_this_rank() if groups is None else groups),
+        lambda shapes: in_graph if graphs else on_grid(kinds, dtypes, shapes, sizes, min_bytes, max_bytes),
+        rules,
+        device,
+    )
+
+
+def measured_together(
+    groups: Iterable[dist.ProcessGroup],
+    ask: Callable[[list[Shape]], list[Question]],
+    rules: Rules,
+    device: torch.device | str | None = None,
+) -> Calibration:
+    """Measures on the groups of this rank. Collective over the job.
+
+    Args:
+        groups: of several groups of one shape, the first one is measured.
+        ask: the questions, equal on all ranks, given the shapes that some rank has a group of.
+        device: as in `calibrate`.
+
+    Raises:
+        ValueError, RuntimeError: ranks have asked different things, or have got different profiles. All ranks raise it.
+    """
+    where, per_node = _device(device), rules.ranks_per_node()
+    mine = by_shape(groups, per_node)
+    common, lacking = agreed(mine)
+    questions = [
+        dataclasses.replace(q, skipped=q.skipped or lacking.get(q.shape, "")) for q in ask(common + list(lacking))
+    ]
+    clock = clock_of(where)
+    bench = GroupBench({(s.ranks, s.nodes): mine[s] for s in common}, where, clock, rules.recipe == "seed")
+    facts = {"clock": clock.name, "torch": torch.__version__, **_machine_facts(where)}
+    return _answered(bench, questions, rules, facts)
+
+
+def _answered(bench: Any, questions: list[Question], rules: Rules, more: dict[str, str]) -> Calibration:
+    """The profile with what is known and what is measured now.
+
+    Args:
+        more: facts that decide the numbers.
+    """
+    base, folder = rules.base, _folder(rules.cache)
+    facts = {"tool": "commsched.torch.calibrate", "base": base.stem, "recipe": rules.recipe, **more}
+    fingerprint = json.dumps([CACHE_VERSION, dict(sorted(facts.items())), bench.ranks, rules.ranks_per_node()])
     request = {
-        "base": str(file),
-        "name": f"{file.stem}, calibrated",
-        "recipe": recipe,
-        "budget_ns": round(budget_seconds * 1e9),
+        "base": str(base),
+        "name": f"{base.stem}, calibrated",
+        "recipe": rules.recipe,
+        "budget_ns": round(rules.budget_seconds * 1e9),
         "cache": folder,
-        "fresh": fresh,
+        "fresh": rules.fresh,
         "fingerprint": fingerprint,
         "facts": {**facts, "fingerprint": fingerprint},
         "curves": [q.request() for q in questions],
     }
     if bench.ranks > 1:
-        _same_on_all_ranks({**request, "base": file.read_text(), "cache": "", "fingerprint": "", "facts": ""})
+        _same_on_all_ranks({**request, "base": base.read_text(), "cache": "", "fingerprint": "", "facts": ""})
     result = json.loads(_commsched.calibrate(bench, json.dumps({**request, "known": _memory().get(fingerprint, "")})))
     _memory()[fingerprint] = result["known"]
     for warning in result["warnings"]:
@@ -182,7 +227,7 @@ def calibrate(
     return _kept(result, folder, bench.ranks)
 
 
-def _obstacle() -> str:
+def obstacle() -> str:
     """Why this job cannot measure anything, or ""."""
     if not dist.is_available() or not dist.is_initialized():
         return "torch.distributed is not initialized"
@@ -241,23 +286,33 @@ def _same_on_all_ranks(request: dict) -> None:
 
 
 def _kept(result: dict, folder: str, ranks: int) -> Calibration:
-    """The result, with its profile in a file. Raises RuntimeError if ranks have got different profiles. Collective."""
+    """The result, with its profile in a file. Collective.
+
+    Raises:
+        RuntimeError: ranks have got different profiles, or one of them cannot write it. All ranks raise it.
+    """
     text = json.dumps(result["profile"], indent=1, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
+    path = _written(text, f"calibrated-{digest[:16]}.json", folder)
+    everyone: list[Any] = [(digest, bool(path))] * ranks
     if ranks > 1:
-        everyone: list[Any] = [None] * ranks
-        dist.all_gather_object(everyone, digest)
-        if len(set(everyone)) != 1:
-            raise RuntimeError(f"calibrate: ranks have got different profiles: {sorted(set(everyone))}")
+        dist.all_gather_object(everyone, (digest, bool(path)))
+    if len(digests := {other for other, _ in everyone}) != 1:
+        raise RuntimeError(f"calibrate: ranks have got different profiles: {sorted(digests)}")
+    for rank, (_, written) in enumerate(everyone):
+        if not written:
+            raise RuntimeError(f"calibrate: no folder of rank {rank} takes the profile")
     skipped = result["profile"]["calibration"]["skipped"]
     for row in skipped:
         log.info("not measured: %(kind)s on %(ranks)s ranks, %(element)s: %(reason)s", row)
-    path = _written(text, f"calibrated-{digest[:16]}.json", folder)
     return Calibration(path, digest, result["points"], result["measured"], skipped, result["warnings"])
 
 
 def _written(text: str, name: str, folder: str) -> str:
-    """The path of a file with this text. A folder that cannot be written to is replaced by a temporary one."""
+    """The path of a file with this text. A folder that cannot be written to is replaced by a temporary one.
+
+    "" if there is no such folder either.
+    """
     for where in filter(None, (folder, os.path.join(tempfile.gettempdir(), f"commsched-{os.getuid()}"))):
         path = os.path.join(where, "profiles", name)
         try:
@@ -268,4 +323,4 @@ def _written(text: str, name: str, folder: str) -> str:
             return path
         except OSError as error:
             log.warning("calibration: the profile is not kept in %s: %s", where, error)
-    raise RuntimeError("calibrate: no folder takes the profile")
+    return ""

@@ -281,6 +281,7 @@ def plan(
         Untraceable: the model cannot be run with fake tensors. The text names the place.
     """
     options = Options(machine=machine, memory_limit_bytes=memory_limit_bytes)
+    options.refuse_measuring("plan")
     return _Planner(model, example_batch, loss, options, mesh, ranks, mp_policy, units).plan()
 
 

@@ -191,10 +191,11 @@ class CollectiveImports(ComputeImports):
         return known
 
     def _sample(self, node: fx.Node, spec: operators.Spec, inputs: list[Value], results: list[Value]) -> None:
-        """Notes the node as one to ask for estimates."""
-        if inputs and len(inputs) == 1:
-            element = inputs[0].type[inputs[0].type.rfind("x") + 1 : -1].removeprefix("tensor<")
-            size = max(inputs[0].bytes, sum(v.bytes for v in results))
+        """Notes the node as one to ask for estimates, and to measure. A list counts with all of its bytes."""
+        elements = {v.type[v.type.rfind("x") + 1 : -1].removeprefix("tensor<") for v in inputs}
+        if len(elements) == 1:
+            element = elements.pop()
+            size = max(sum(v.bytes for v in inputs), sum(v.bytes for v in results))
             self.samples.setdefault((spec.collective.kind, self.groups.group(node, spec), element), []).append(
                 (node, size)
             )

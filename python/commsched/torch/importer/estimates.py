@@ -59,8 +59,9 @@ def sampled(importer: Importer) -> list[Estimates]:
     estimates, contradicted = [], []
     if importer.estimation is None:
         return []
-    for (kind, group, element), samples in importer.samples.items():
-        if kind not in SAMPLED_KINDS:
+    for (kind, group, element), all_samples in importer.samples.items():
+        samples = [s for s in all_samples if isinstance(s[0].args[0], fx.Node)]  # No lists.
+        if kind not in SAMPLED_KINDS or not samples:
             continue
         curve = _Curve(importer.estimation, kind, importer.groups.size(group))
         known = _known(importer.estimation, samples)

@@ -78,8 +78,8 @@ class ImportState:
         self.waited: dict[int, Value] = {}
         # The storages for which a node has waited since the last collective that fills them started.
         self.landed: set[int] = set()
-        # Indexed by kind, symbol of the group, and element type: the nodes to ask for estimates. Each comes with the
-        # larger of its input and output in bytes.
+        # Indexed by kind, symbol of the group, and element type: the nodes to ask for estimates, and to measure. Each
+        # comes with the larger of its input and output in bytes.
         self.samples: dict[tuple[str, str, str], list[tuple[fx.Node, int]]] = {}
         # Indexed by storage: values that its readers read too, because a function may have returned one of them.
         self.shadows: dict[int, list[Value]] = {}

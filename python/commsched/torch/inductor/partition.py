@@ -12,6 +12,7 @@ import torch.fx as fx
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 from .. import reporting
+from ..calibration.demand import measured_once
 from ..memory_plan import cut_step
 from ..options import Options
 from .passes import communicates
@@ -30,8 +31,9 @@ class Partition(CustomPartitionerFn):
 
         if communicates(gm.graph):
             try:
-                cut, facts = cut_step(gm, joint_inputs, self.options, **arguments)
-                reporting.record({"place": "plan", "holds": False, "direction": "step", **facts})
+                options, measurements = measured_once(gm.graph, self.options)
+                cut, facts = cut_step(gm, joint_inputs, options, **arguments)
+                reporting.record({"place": "plan", "holds": False, "direction": "step", **facts, **measurements})
                 return cut.graphs()
             except Exception as error:  # A compilation must not fail for want of a plan.
                 reporting.survive(f"the partition of a step of {len(gm.graph.nodes)} nodes is PyTorch's", error)

@@ -4,7 +4,7 @@
 """CommSched's places in Inductor: the FX graph before lowering, and the kernels before and after fusion.
 
 The first decides (`GraphPass`). The last makes it the order of the generated code (`KernelOrder`). Nothing in here
-waits for other ranks, and nothing in here may break a compilation: a fault is reported once, and its step is left out
+waits for other ranks, unless costs are those of all ranks or are measured by all of them, and nothing in here may break a compilation: a fault is reported once, and its step is left out
 (`reporting.survive`).
 """
 
@@ -20,6 +20,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, CustomSchedulerPa
 
 from .. import reporting
 from ..apply.snapshot import Snapshot
+from ..calibration.demand import measured_once
 from ..options import Options
 from ..ranks import agreement, comparison, weights
 from ..reporting import survive
@@ -113,9 +114,10 @@ class GraphPass(CustomGraphPass):
         reporting.begins(which, len(graph.nodes))
         try:
             prepare(graph)
+            settings, facts = measured_once(graph, self.options)
             run = functools.partial(schedule_graph, fused=True)
-            strands, options, given = in_strands(graph, self.options, run)
-            report = {**agreement.changed_from(given, agreement.schedule(graph, options, run)), **strands}
+            strands, options, given = in_strands(graph, settings, run)
+            report = {**agreement.changed_from(given, agreement.schedule(graph, options, run)), **strands, **facts}
         except Exception as error:  # The graph is unchanged. A compilation must not fail for want of a schedule.
             survive(f"a {which} graph of {len(graph.nodes)} nodes keeps PyTorch's order", error)
             return
@@ -176,6 +178,7 @@ class KernelOrder(CustomSchedulerPass):
         which = direction(V.graph.module.graph)
         _told_if_replaced()
         promised = getattr(V.graph.module, "meta", {}).get(META, {})
+        options = self.options.with_profile(promised.get("machine"))
         order = snodes = gloo_lists.with_waits_joined(snodes)
         report: dict[str, Any] = {"direction": which}
         compilation = hooks.current()
@@ -186,12 +189,12 @@ class KernelOrder(CustomSchedulerPass):
                 if races:
                     raise gate.Overwritten(races[0])
                 report = {"place": "kernels", "holds": False, "direction": which, **report}
-                report.update(_times(order, self.options, promised))
+                report.update(_times(order, options, promised))
                 reporting.record(report)
             except Exception as error:  # A compilation must not fail for want of a better order.
                 survive(f"the kernels of a {which} graph keep Inductor's order", error)
                 order, report = snodes, {"direction": which}
-        _speak(order, report, self.options)
+        _speak(order, report, options)
         return order
 
     def uuid(self) -> Any | None:

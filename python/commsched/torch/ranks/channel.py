@@ -12,6 +12,8 @@ waits, and knows no dispatcher.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,13 +28,20 @@ def job_store() -> Any | None:
     return None if dist.get_world_size() == 1 else dist.distributed_c10d._get_default_store()
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Collectives of real tensors in this block run as they do outside of a compilation."""
+    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+        yield
+
+
 def gather_integers(own: list[int], group: dist.ProcessGroup | None = None) -> list[int]:
     """The integers of all ranks of a group, one rank after the other. All of them call it, with lists of one length.
 
     A rank that does not come ends in the group's timeout.
     """
     device = dist.distributed_c10d._get_object_coll_device(group)  # where the group takes tensors
-    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+    with undisturbed():
         mine = torch.tensor(own, dtype=torch.int64, device=device)
         everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
         dist.all_gather(everyone, mine, group=group)

@@ -47,6 +47,8 @@ Group = tuple[tuple[int, ...], int]
 _checked: set[tuple[Group, str, str]] = set()
 # Arguments of `first_run` that have passed.
 _passed: set[tuple] = set()
+# The keys of all comparisons that this process has come to.
+_visited: set[str] = set()
 # Tells the waits of this process apart.
 _waits = itertools.count()
 
@@ -131,6 +133,29 @@ def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = No
     _passed.add(groups)
 
 
+def gone_on(names: Iterable[str]) -> list[int]:
+    """The ranks of these groups that wait in `first_run` for a program to which this rank has not come.
+
+    A rank that compiles a graph together with others and finds them here has lost them: they run code already.
+    """
+    found: set[int] = set()
+    for ranks, _ in {group_named(name) for name in names}:
+        store, same = dist.distributed_c10d._get_default_store(), _same(ranks)
+        if not store.add(f"{same}/waiting", 0):
+            continue
+        for rank in ranks:
+            key = f"{same}/at/{rank}"
+            program = store.get(key).decode().partition(" ")[2] if store.check([key]) else ""
+            if program and program not in _visited:
+                found.add(rank)
+    return sorted(found)
+
+
+def _same(ranks: tuple[int, ...]) -> str:
+    """Where all groups of these ranks have their keys."""
+    return f"commsched/{hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]}"
+
+
 class _Comparison:
     """The work of one rank in the store, for one program on one group.
 
@@ -141,11 +166,12 @@ class _Comparison:
         self.ranks, number = group
         self.me = dist.get_rank()
         self.store = dist.distributed_c10d._get_default_store()
-        self.same = f"commsched/{hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]}"
+        self.same = _same(self.ranks)
         self.key = f"{self.same}/{number}/{program}"
 
     def compare(self, value: str) -> None:
         """The first rank leaves its decision. The last rank leaves a word that all have come."""
+        _visited.add(self.key)
         held, first = self.store.compare_set(f"{self.key}/value", "", f"{value} {self.me}").decode().split()
         if held != value:
             self.store.set(f"{self.key}/wrong", f"{self.me} {first}")
