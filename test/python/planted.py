@@ -356,6 +356,19 @@ MUTATIONS = [
         killer="test_channel.py::test_ranks_gather_in_a_compilation_without_hanging",
         quick=False,
     ),
+    mutation(
+        "code is taken from a cache though its costs are measured",
+        "options.py",
+        (" or self.measures() or any(map", " or any(map"),
+        killer="test_measure.py::test_measured_code_is_not_taken_from_a_cache",
+    ),
+    mutation(
+        "ranks measure the sizes of the first one alone",
+        "calibration/demand.py",
+        ("known.sizes = sorted({*known.sizes, *question.sizes})", "known.sizes = sorted(known.sizes)"),
+        killer="test_measure.py::test_sizes_of_all_ranks_are_measured",
+        quick=False,
+    ),
     # The last gate, and all-reduces in place.
     mutation(
         "the gate lets through writes of operands",

@@ -103,18 +103,17 @@ def _measures(rank, ranks, count):
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     faulthandler.dump_traceback_later(300, exit=True)
-    sizes = [1024 + 4 * i for i in range(count)]
-    given = dict(kinds=["all_reduce", "all_gather"], base="cpu-mpi", cache="none", budget_seconds=0)
+    sizes = [1024 + 8 * i for i in range(count)]
+    given = dict(kinds=["all_reduce", "all_gather"], base="cpu-mpi", recipe="seed", cache="none", budget_seconds=0)
     with FakeTensorMode(), enable_python_dispatcher(), channel.undisturbed():
         result = commsched.torch.calibrate(sizes=sizes, **given)
     assert (result.measured, result.skipped) == (2 * count, [])
-    assert all(p["n"] + p["rejected"] >= 20 for t in result.profile["collectives"] for p in t["points"])
     faulthandler.cancel_dump_traceback_later()
 
 
 def test_ranks_measure_in_a_compilation_without_hanging():
-    """More than 1500 collectives are measured, and as many barriers."""
-    gloo.run(2, _measures, 40)
+    """There are 1500 collectives, and a barrier before two of three."""
+    gloo.run(2, _measures, 250)
 
 
 def test_nobody_is_asked_without_other_ranks(world):

@@ -15,7 +15,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import pathlib
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -35,8 +34,8 @@ from .questions import Question, Shape, in_graphs
 # Measuring the collectives of one graph begins no further point after this time, in seconds. It is a small part of what
 # compiling a large graph takes, and what is left is measured by the next process.
 BUDGET_SECONDS = 30.0
-# A rank waits at most this long for all others to compile the same graph, in seconds. Ranks that start with empty caches
-# are apart by minutes.
+# A rank waits at most this long for all others to compile the same graph, in seconds. Ranks of nodes whose caches are
+# empty compile for a minute longer than others.
 DEADLINE_S = 120
 # The number of ranks that a message names.
 MOST_NAMED = 16

@@ -4,8 +4,8 @@
 """CommSched's places in Inductor: the FX graph before lowering, and the kernels before and after fusion.
 
 The first decides (`GraphPass`). The last makes it the order of the generated code (`KernelOrder`). Nothing in here
-waits for other ranks, unless costs are those of all ranks or are measured by all of them, and nothing in here may break a compilation: a fault is reported once, and its step is left out
-(`reporting.survive`).
+waits for other ranks, unless costs are aligned or measured with them. Nothing in here may break a compilation: a fault
+is reported once, and its step is left out (`reporting.survive`).
 """
 
 from __future__ import annotations
