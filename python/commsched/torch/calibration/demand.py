@@ -24,9 +24,10 @@ import torch.fx as fx
 
 from .. import reporting
 from ..options import Options, machine_file
-from ..ranks.agreement import shape_of
+from ..ranks.agreement import shape_of, starts_of
 from ..ranks.channel import job_store, undisturbed
 from ..ranks.comparison import DEADLINE, deadline_s, gone_on
+from ..semantics.operators import group_of, spec_of
 from ..semantics.stale import refresh
 from .job import Calibration, Rules, measured_together, obstacle
 from .questions import Question, Shape, in_graphs
@@ -84,6 +85,8 @@ def measured(graph: fx.Graph, options: Options) -> tuple[Options, dict]:
         return options, {}
     facts: dict[str, Any] = {"base": options.base(), "points": 0, "measured": 0, "digest": "", "skipped": []}
     profile, reason = options.base(), obstacle()
+    if not reason and not _between_ranks(graph):
+        reason = "the graph has no collective between ranks"
     if not reason:
         try:
             found = _measured(graph, options)
@@ -115,8 +118,6 @@ def _measured(graph: fx.Graph, options: Options) -> Calibration:
         post["questions"] = [dataclasses.astuple(question) for question in questions]
     except Exception as error:  # The others have to learn of it, whatever it is.
         post["error"] = f"{type(error).__name__}: {error}"
-    if not _between_ranks(shape.group):
-        raise Unmeasured("the graph has no collective between ranks")
     outcome = _Meeting(shape.group).outcome(post)
     if outcome["reason"]:
         raise Unmeasured(outcome["reason"])
@@ -125,10 +126,9 @@ def _measured(graph: fx.Graph, options: Options) -> Calibration:
         return measured_together(groups, lambda shapes: asked, rules)
 
 
-def _between_ranks(names: Iterable[str]) -> bool:
-    """Whether one of these groups has more than one rank."""
-    resolve = dist.distributed_c10d._resolve_process_group
-    return any(len(dist.get_process_group_ranks(resolve(name))) > 1 for name in set(names))
+def _between_ranks(graph: fx.Graph) -> bool:
+    """Whether a collective of the graph is on a group of more than one rank."""
+    return any(len(group_of(start, spec_of(start))[1]) > 1 for start in starts_of(graph))
 
 
 class _Meeting:
