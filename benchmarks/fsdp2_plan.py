@@ -8,11 +8,14 @@ The default is that of PyTorch's tutorial: `fully_shard` on every block, then on
 is the peak of the default. It needs no accelerator and little memory: models are on the device "meta".
 
     python benchmarks/fsdp2_plan.py --ranks 64 256 --markdown docs/research/results/fsdp2-plan.md
+
+A pair such as 32x8 is a mesh of 32 replicas of 8 ranks (hybrid sharding).
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import pathlib
 import platform
@@ -117,23 +120,37 @@ PyTorch {torch}, CommSched {commsched}, Python {python}; machine profile `{machi
 `commsched.torch.plan` against the default of PyTorch's tutorial (`fully_shard` on every block, then on the model), both
 by one model of FSDP2's runtime ([Fsdp2.md](../../guide/Fsdp2.md)). Parameters are gathered as bf16, and gradients are
 reduced as f32. On every rank there is one sequence, or one batch of 64 images; nothing is checkpointed. The limit on
-memory is the peak of the default. No setting takes less than the bound, with any amount of memory. Seconds are of the
-processor, with the trace.
+memory is the peak of the default. Ranks of 32 x 8 are 32 replicas of 8 ranks (hybrid sharding), and groups that are
+kept by nodes have `reshard_after_forward=8`. No setting takes less than the bound, with any amount of memory. Seconds
+are of the processor, with the trace.
 
 """
 
 
-def row(name: str, ranks: int, machine: str) -> dict:
+# A number of ranks, or a pair of replicas and ranks of each.
+Ranks = int | tuple[int, int]
+
+
+def ranks_of(text: str) -> Ranks:
+    """Reads "64" or "32x8"."""
+    numbers = [int(n) for n in text.split("x")]
+    if len(numbers) > 2 or min(numbers) < 1:
+        raise ValueError(text)
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def row(name: str, ranks: Ranks, machine: str) -> dict:
     """Plans one model; the figures of the table."""
     with torch.device("meta"):
-        model, batch, blocks = MODELS[name](ranks)
+        model, batch, blocks = MODELS[name](ranks if isinstance(ranks, int) else math.prod(ranks))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     began = time.process_time()
     plan = ct.plan(model, batch, ranks=ranks, machine=machine, mp_policy=policy, units=blocks)
     took = time.process_time() - began
     gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{name} on {ranks}: {took:.0f} s", file=sys.stderr, flush=True)
-    return {"name": name, "ranks": ranks, "plan": plan, "seconds": took, "gib": gib}
+    shown = str(ranks) if isinstance(ranks, int) else f"{ranks[0]} x {ranks[1]}"
+    print(f"{name} on {shown}: {took:.0f} s", file=sys.stderr, flush=True)
+    return {"name": name, "ranks": shown, "plan": plan, "seconds": took, "gib": gib}
 
 
 def decisions(plan: ct.Plan) -> str:
@@ -146,6 +163,8 @@ def decisions(plan: ct.Plan) -> str:
         words.append("own: " + "; ".join("+".join(n) for n in root))
     if kept := sum(not g.reshard for g in groups[1:]):
         words.append(f"{kept} kept")
+    if parts := sum(not isinstance(g.reshard, bool) for g in groups[1:]):
+        words.append(f"{parts} kept by nodes")
     if ahead := max(max(g.forward_ahead, g.backward_ahead) for g in groups):
         words.append(f"up to {ahead} ahead")
     if plan.setting.reduce_buffers > 1:
@@ -194,9 +213,9 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument(
         "--ranks",
         nargs="+",
-        type=int,
-        default=[64, 256],
-        help="sizes of the job (default 64 256)",
+        type=ranks_of,
+        default=[64, 256, (32, 8)],
+        help="sizes of the job, or replicas x ranks of each (default 64 256 32x8)",
     )
     p.add_argument(
         "--machine",

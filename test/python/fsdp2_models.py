@@ -4,11 +4,13 @@
 """Small models for eager FSDP2, and what their steps do when they run: collectives, lifetimes and live storages."""
 
 import contextlib
+import math
 import weakref
 
 import torch
 import torch.nn as nn
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+from torch.distributed.tensor import DTensor
 from torch.profiler import profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
@@ -75,7 +77,9 @@ class Storages(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for leaf in tree_flatten(result)[0]:
-            if isinstance(leaf, torch.Tensor):
+            # A DTensor's storage is as large as the whole and takes no memory. Its part is seen when it is made. Gloo
+            # reduces a copy of its input, which it then splits. No other library of collectives makes one.
+            if type(leaf) is not DTensor and isinstance(leaf, torch.Tensor) and func is not torch.ops.aten.split.Tensor:
                 self._add(leaf)
         sizes = [s.nbytes() for ref in list(self.live.values()) if (s := ref()) is not None]
         self.peak = max(self.peak, sum(sizes))
@@ -85,18 +89,22 @@ class Storages(TorchDispatchMode):
 @contextlib.contextmanager
 def marked():
     """The profiler sees when whole parameters are freed."""
-    before = FSDPParamGroup._to_sharded
+    before = FSDPParamGroup._to_sharded, FSDPParamGroup._to_sharded_post_forward
 
     def to_sharded(self):
         if not self.is_sharded:
             with record_function(f"test::reshard ({self._module_fqn})"):
-                before(self)
+                before[0](self)
 
-    FSDPParamGroup._to_sharded = to_sharded
+    def to_part(self):
+        with record_function(f"test::reshard ({self._module_fqn})"):
+            before[1](self)
+
+    FSDPParamGroup._to_sharded, FSDPParamGroup._to_sharded_post_forward = to_sharded, to_part
     try:
         yield
     finally:
-        FSDPParamGroup._to_sharded = before
+        FSDPParamGroup._to_sharded, FSDPParamGroup._to_sharded_post_forward = before
 
 
 KINDS = {
@@ -108,20 +116,25 @@ KINDS = {
 COLLECTIVES = {
     "c10d::_allgather_base_": "all_gather",
     "c10d::_reduce_scatter_base_": "reduce_scatter",
+    "c10d::allreduce_": "all_reduce",
 }
 
 
 def seen(step):
-    """What a step does, by the profiler: pairs of a kind and the modules of a group; and the kinds of collectives."""
-    with marked(), profile() as prof:
+    """What a step does, by the profiler: pairs of a kind and the modules of a group; and the collectives, pairs of a
+    kind and the number of ranks if that follows from the sizes, otherwise 0."""
+    with marked(), profile(record_shapes=True) as prof:
         step()
-    events = sorted((e.time_range.start, e.name) for e in prof.events())
-    named = []
-    for _, name in events:
+    events = sorted(((e.time_range.start, e.name, e.input_shapes) for e in prof.events()), key=lambda e: e[:2])
+    named, collectives = [], []
+    for _, name, shapes in events:
         kind, _, group = name.partition(" (")
         if kind in KINDS:
             named.append((KINDS[kind], group[:-1]))
-    return named, [COLLECTIVES[name] for _, name in events if name in COLLECTIVES]
+        if name in COLLECTIVES:
+            sizes = sorted(math.prod(s) for s in shapes if s)
+            collectives.append((COLLECTIVES[name], sizes[-1] // sizes[0] if len(sizes) == 2 else 0))
+    return named, collectives
 
 
 class Twice(Model):

@@ -55,8 +55,9 @@ def chain(seed, modules):
     return Step(units, modules + 1, events, [])
 
 
-def every_setting(modules, ahead=4, buffers=4):
-    """Every way to group the modules, to leave some to the root, and to keep groups; with lists of equal lengths."""
+def every_setting(modules, ahead=4, buffers=4, parts=()):
+    """Every way to group the modules, to leave some to the root, and to keep groups or, given `parts`, what so many
+    ranks keep of them; with lists of equal lengths."""
     for count in range(modules):
         for root in itertools.combinations(range(1, modules + 1), count):
             rest = [u for u in range(1, modules + 1) if u not in root]
@@ -64,14 +65,14 @@ def every_setting(modules, ahead=4, buffers=4):
                 groups = [[rest[0]]]
                 for unit, cut in zip(rest[1:], cuts):
                     groups.append([unit]) if cut else groups[-1].append(unit)
-                for reshard in itertools.product([True, False], repeat=len(groups)):
+                for reshard in itertools.product([True, False, *parts], repeat=len(groups)):
                     for forward, backward, held in itertools.product(range(ahead), range(ahead), range(1, buffers + 1)):
                         own = [Group(tuple(g), r, forward, backward) for g, r in zip(groups, reshard)]
                         yield Setting((Group((0, *root), False, forward, backward), *own), held)
 
 
-def some_setting(seed, fine):
-    """A random setting, given the one with the smallest groups."""
+def some_setting(seed, fine, parts=()):
+    """A random setting, given the one with the smallest groups, and numbers of ranks that groups are resharded to."""
     import dataclasses
 
     rng = random.Random(seed)
@@ -82,6 +83,8 @@ def some_setting(seed, fine):
     root, groups = list(fine.groups[0].units), []
     for group in fine.groups[1:]:
         group = dataclasses.replace(group, reshard=rng.random() < 0.6, **lists())
+        if parts and rng.random() < 0.5:
+            group = dataclasses.replace(group, reshard=rng.choice(parts))
         if rng.random() < 0.2:
             root += group.units
         elif groups and rng.random() < 0.4 and not group.alone and not groups[-1].alone:

@@ -333,7 +333,7 @@ MUTATIONS = [
     mutation(
         "programs that are alike on a group share a comparison",
         "ranks/comparison.py",
-        ('f"{own}.{earlier}" if earlier else own', "own"),
+        ('f"{program}.{earlier}" if earlier else program', "program"),
         killer="test_ranks.py::test_on_two_ranks[_two_groups_of_the_same_ranks]",
         quick=False,
     ),

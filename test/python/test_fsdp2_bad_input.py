@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn as nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -106,9 +106,6 @@ def test_refusals():
 # Tests that meshes and parameters of other parallelisms are refused by name.
 def test_other_parallelisms():
     with fake_world(8):
-        mesh = init_device_mesh("cpu", (2, 4))
-        with pytest.raises(ValueError, match="hybrid sharding"):
-            _plan(Model(), mesh=mesh, ranks=None)
         with pytest.raises(ValueError, match="ranks: expected None with a mesh"):
             _plan(Model(), mesh=init_device_mesh("cpu", (8,)))
         model = Model()
@@ -130,7 +127,54 @@ def test_other_parallelisms():
         with pytest.raises(ValueError, match="make the plan again"):
             _plan(Model()).apply(model)
         with pytest.raises(ValueError, match="which the plan decides"):
-            _plan(Model()).apply(Model(), mesh=mesh)
+            _plan(Model()).apply(Model(), mesh=init_device_mesh("cpu", (8,)))
+
+
+# Tests that meshes which FSDP2 does not take, or takes for something else, are refused by name.
+def test_meshes():
+    with pytest.raises(ValueError, match="ranks: expected at least 1, or a pair"):
+        _plan(Model(), ranks=(2, 2, 2))
+    with pytest.raises(ValueError, match="ranks: expected at least 2 ranks in a replica"):
+        _plan(Model(), ranks=(8, 1))
+    with fake_world(8):
+        with pytest.raises(ValueError, match="mesh: expected one dimension, or two for hybrid sharding, got 3"):
+            _plan(Model(), mesh=init_device_mesh("cpu", (2, 2, 2)), ranks=None)
+        with pytest.raises(ValueError, match="mesh_dim_names"):
+            _plan(Model(), mesh=init_device_mesh("cpu", (2, 4)), ranks=None)
+        hybrid = init_device_mesh("cpu", (2, 4), mesh_dim_names=("replicas", "shards"))
+        plan = _plan(Model(), ranks=(2, 4))
+        assert plan.setting == _plan(Model(), mesh=hybrid, ranks=None).setting
+        with pytest.raises(ValueError, match="made for 2 replicas of 4 ranks, got no mesh"):
+            plan.apply(Model())
+        with pytest.raises(ValueError, match="which the plan decides"):
+            plan.apply(Model(), dp_mesh_dims=None)
+        model = Model()
+        fully_shard(model.layers[0], mesh=hybrid["shards"])
+        fully_shard(model, mesh=hybrid)
+        with pytest.raises(ValueError, match="layers.0: expected the mesh of the other groups"):
+            _plan(model, ranks=None)
+        model = Model()
+        fully_shard(model, mesh=hybrid)
+        with pytest.raises(ValueError, match="ranks: expected None for a model on which fully_shard was called"):
+            _plan(model)
+
+
+# Tests that groups are those of the mesh, also if its replicas are neighbours and its shards are not.
+def test_places_of_ranks():
+    with fake_world(16):
+        names = ("replicas", "shards")
+        inside = DeviceMesh("cpu", torch.arange(16).view(8, 2).t().contiguous(), mesh_dim_names=names)
+        across = DeviceMesh("cpu", torch.arange(16).view(2, 8), mesh_dim_names=names)
+        text = "comm.group @{} #comm.iota<[{}] from [8, 2] transpose [1, 0]>"
+        layouts = [_plan(Model(), mesh=mesh, ranks=None).layout for mesh in (across, inside)]
+        assert layouts[0].groups()[:2] == [
+            "  comm.group @shards #comm.iota<[2, 8]>",
+            "  " + "comm.group @replicas #comm.iota<[8, 2] from [2, 8] transpose [1, 0]>",
+        ]
+        assert layouts[1].groups()[:2] == [
+            "  " + text.format("shards", "2, 8"),
+            "  comm.group @replicas #comm.iota<[8, 2]>",
+        ]
 
 
 # Tests that one group alone is planned, and that one rank is.
@@ -164,22 +208,30 @@ def _lists(model):
     )
 
 
-# Tests that the printed code sets what `apply` sets, with all kinds of decisions.
+# Tests that the printed code sets what `apply` sets, with all kinds of decisions, and that what is set is read.
+@pytest.mark.parametrize("shape", [(8,), (2, 4)], ids=str)
 @pytest.mark.parametrize("seed", range(4))
-def test_code(seed):
+def test_code(seed, shape):
     import dataclasses
 
     from commsched.torch.fsdp2.setting import by_units
     from fsdp2_steps import some_setting
 
     with fake_world(8):
-        plan = _plan(Model(), ranks=None)
+        mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicas", "shards")[-len(shape) :])
+        plan = _plan(Model(), mesh=mesh, ranks=None)
         fine = by_units(plan.step, set(range(len(plan.step.units))))
-        plan = dataclasses.replace(plan, setting=some_setting(seed, fine))
+        plan = dataclasses.replace(plan, setting=some_setting(seed, fine, (2,)))
         one, other = Model(), Model()
         plan.apply(one)
-        exec(plan.code(), {"model": other})
+        code = plan.code()
+        assert "options = {}" in code and (f"mesh ({plan.layout})" in code) == (len(shape) == 2)
+        exec(code.replace("options = {}", "options = {'mesh': mesh}"), {"model": other, "mesh": mesh})
         assert _lists(one) == _lists(other)
+        again = _plan(one, ranks=None)
+        assert again.layout == plan.layout
+        # The model itself may have no parameters of its own.
+        assert [g.reshard for g in again.default.groups[1:]] == [g.reshard for g in plan.setting.groups[1:]]
 
 
 # Tests that table and page show the plan.
@@ -197,3 +249,7 @@ def test_table_and_page(tmp_path):
     )
     plan.page(tmp_path / "plan.html")
     assert "all_gather.fw" in (tmp_path / "plan.html").read_text()
+    plan = _plan(Model(), ranks=(4, 8))
+    assert "4 replicas of 8 ranks of h100-sxm" in plan.table()
+    plan.page(tmp_path / "hybrid.html")
+    assert "all_reduce.bw" in (tmp_path / "hybrid.html").read_text()

@@ -18,8 +18,10 @@ from typing import Any
 
 from ...program import Error, Operation, Program
 from ..options import PIPELINE, option_value
+from .items import Kind
+from .layout import Layout
 from .program import NAME, copy_ns, function, module
-from .runtime import Kind, Run
+from .runtime import Run
 from .setting import Group, Setting
 from .step import Step
 
@@ -40,34 +42,34 @@ class Answer:
     bound_ns: int
 
 
-def solve(step: Step, fine: Setting, ranks: int, limit: int, machine: Any) -> Answer:
+def solve(step: Step, fine: Setting, layout: Layout, limit: int, machine: Any) -> Answer:
     """Lets the scheduler order the collectives of a step.
 
     Args:
         fine: the setting with the smallest groups.
         limit: bytes of the peak, with the shards of parameters.
     """
-    run = Run(step, fine, ranks)
+    run = Run(step, fine, layout)
     try:
         program, _ = _scheduled(run, f"memory-plan=on memory-limit-bytes={max(0, limit - run.shard_bytes)}", machine)
         settings = _settings(fine, program.operations()[NAME])
     except Error:  # The groups of this setting do not fit. Others may.
         settings = []
-    return Answer(settings, _bound(step, fine, ranks, machine))
+    return Answer(settings, _bound(step, fine, layout, machine))
 
 
-def _bound(step: Step, fine: Setting, ranks: int, machine: Any) -> int:
+def _bound(step: Step, fine: Setting, layout: Layout, machine: Any) -> int:
     """A time that no setting beats: everything is gathered and reduced once, and merged at will.
 
     One copy for all groups has one launch, so each group's copy counts its share of that. Gathers of several element
     types can be merged in FSDP2, as bytes.
     """
     kept = tuple(dataclasses.replace(g, reshard=False) for g in fine.groups)
-    run = Run(step, dataclasses.replace(fine, groups=kept), ranks)
+    run = Run(step, dataclasses.replace(fine, groups=kept), layout)
     for kind in (Kind.COPY_OUT, Kind.COPY_IN):
         items = [item for item in run.items if item.kind is kind]
         total = sum(item.nbytes for item in items)
-        ns = copy_ns(total, ranks, machine)
+        ns = copy_ns(total, layout, machine)
         for item in items:
             item.cost_ns = ns * item.nbytes // total
     gathers = [item for item in run.items if item.kind in (Kind.GATHER, Kind.COPY_OUT)]
@@ -81,7 +83,7 @@ def _bound(step: Step, fine: Setting, ranks: int, machine: Any) -> int:
 def _scheduled(run: Run, settings: str, machine: Any, timed_copies: bool = False) -> tuple[Program, dict[str, Any]]:
     """The program of a run with free collectives in the scheduler's order, and the report."""
     order = run.host_order()
-    text = module([function(run, order, NAME, locations=True, free=True, timed_copies=timed_copies)], run.ranks)
+    text = module([function(run, order, NAME, locations=True, free=True, timed_copies=timed_copies)], run.layout)
     program = Program(text, NAME)
     with tempfile.TemporaryDirectory(prefix="commsched") as folder:
         file = pathlib.Path(folder, "report.json")
@@ -139,7 +141,7 @@ def _settings(fine: Setting, operations: list[Operation]) -> list[Setting]:
         for i, g in enumerate(fine.groups)
     ]
     kept = [
-        dataclasses.replace(g, reshard=g.reshard and (i in backward.started or i not in forward.started))
+        g if i in backward.started or i not in forward.started else dataclasses.replace(g, reshard=False)
         for i, g in enumerate(ordered)
     ]
     reduced = [
@@ -171,11 +173,18 @@ def can_merge(first: Group, second: Group) -> bool:
     return not (first.alone or second.alone)
 
 
+def _kept_more(first: bool | int, second: bool | int) -> bool | int:
+    """Of two choices about whole parameters after the forward pass, the one that keeps more of them."""
+    if first is True or second is True:
+        return second if first is True else first
+    return min(int(first), int(second)) or False
+
+
 def merge(first: Group, second: Group) -> Group:
     """Two neighbours as one group."""
     return Group(
         first.units + second.units,
-        first.reshard and second.reshard,
+        _kept_more(first.reshard, second.reshard),
         max(first.forward_ahead, second.forward_ahead),
         max(first.backward_ahead, second.backward_ahead),
     )

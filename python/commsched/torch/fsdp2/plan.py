@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +21,15 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from ...program import Program
 from .. import reporting
-from ..options import DEFAULT_MACHINE, Options, option_value
-from ..ranks import first_run
+from ..options import DEFAULT_MACHINE, Options, machine_file, option_value
+from ..ranks import compare
 from ..summary import bytes_text, time_text
 from . import program, search, tracing, units
+from .code import code_of
+from .items import Kind
+from .layout import Layout
 from .program import Measure
-from .runtime import Kind, Run
+from .runtime import Run
 from .setting import Setting, by_units
 from .step import Event, Step
 
@@ -52,13 +56,18 @@ class Plan:
     bound_ns: int | None
     limit_bytes: int
     notes: tuple[str, ...]
-    ranks: int
+    layout: Layout
     machine: str
     lists_only: bool
     policy: MixedPrecisionPolicy = dataclasses.field(repr=False)
     mesh: DeviceMesh | None = dataclasses.field(repr=False)
 
     # What it says.
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks of the job."""
+        return self.layout.size
 
     def names(self, group: int) -> list[str]:
         """The names of a group's modules. The root's group has the empty name."""
@@ -68,13 +77,13 @@ class Plan:
 
     def run(self) -> Run:
         """What FSDP2's runtime does in a step of the plan."""
-        return Run(self.step, self.setting, self.ranks)
+        return Run(self.step, self.setting, self.layout)
 
     def events(self) -> list[tuple[str, str]]:
         """What the host does in a step, in order: pairs of a kind and the names of a group's modules, with commas.
 
-        Kinds are "all_gather", "copy_out" (the whole parameters are there), "reshard" (they are freed) and
-        "reduce_scatter".
+        Kinds are "all_gather", "copy_out" (the whole parameters are there), "reshard" (they are freed),
+        "reduce_scatter", and on a mesh of two dimensions "all_reduce".
         """
         return [(kind, ", ".join(self.names(group))) for kind, group in self.run().log]
 
@@ -91,7 +100,7 @@ class Plan:
             rows.append((what, bytes_text(old), bytes_text(new), _change(old, new)))
         if self.bound_ns is not None:
             rows.append(("lower bound", "", time_text(self.bound_ns), ""))
-        head = f"FSDP2 on {self.ranks} ranks of {self.machine}; limit {bytes_text(self.limit_bytes)}"
+        head = f"FSDP2 on {self.layout} of {self.machine}; limit {bytes_text(self.limit_bytes)}"
         lines = [head, *_columns(rows)]
         for what, worth in self.worth().items():
             lines.append(f"{what}: {time_text(worth)} of the step")
@@ -104,7 +113,7 @@ class Plan:
                 (
                     "the model itself" if i == 0 else ", ".join(self.names(i)),
                     bytes_text(sizes.get(i, 0)),
-                    "freed" if group.reshard else "kept",
+                    _after_forward(group.reshard),
                     ", ".join(self.names(t)[0] for t in self.setting.forward_targets(i)) or "by default",
                     ", ".join(self.names(t)[0] for t in self.setting.backward_targets(i)) or "by default",
                 )
@@ -117,15 +126,20 @@ class Plan:
         """By how much a step takes longer, ns, if one kind of decision is left to FSDP2's default."""
         s = self.setting
         plain = tuple(dataclasses.replace(g, forward_ahead=0, backward_ahead=0) for g in s.groups)
-        freed = tuple(dataclasses.replace(g, reshard=i > 0) for i, g in enumerate(s.groups))
+        in_nodes = [not isinstance(g.reshard, bool) for g in s.groups]
+        freed = tuple(
+            g if node else dataclasses.replace(g, reshard=i > 0) for i, (g, node) in enumerate(zip(s.groups, in_nodes))
+        )
+        apart = tuple(dataclasses.replace(g, reshard=True) if node else g for g, node in zip(s.groups, in_nodes))
         asked = {"lists of prefetches": dataclasses.replace(s, groups=plain)}
         if not self.lists_only:
             asked |= {
                 "keeping parameters after the forward pass": dataclasses.replace(s, groups=freed),
+                "keeping parameters on the ranks of a node together": dataclasses.replace(s, groups=apart),
                 "inputs of reductions in flight": dataclasses.replace(s, reduce_buffers=1),
             }
         asked = {name: other for name, other in asked.items() if other != s}
-        runs = [Run(self.step, other, self.ranks) for other in asked.values()]
+        runs = [Run(self.step, other, self.layout) for other in asked.values()]
         # Settings that are carried out alike have one program.
         texts = [program.on_device(run) for run in runs]
         distinct = dict(zip(texts, runs))
@@ -135,7 +149,7 @@ class Plan:
     def page(self, path: str | os.PathLike) -> None:
         """Writes the timeline of a step: a page if the name ends in .html, otherwise a trace for Perfetto."""
         run = self.run()
-        text = program.module([program.function(run, run.device_order(), "step", locations=True)], self.ranks)
+        text = program.module([program.function(run, run.device_order(), "step", locations=True)], self.layout)
         file = option_value(pathlib.Path(path))
         Program(text, "plan").run(
             f"comm-report{{machine={option_value(self.machine)} table=false timeline-file={file}}}"
@@ -143,43 +157,15 @@ class Plan:
 
     def code(self) -> str:
         """Lines of Python that do what `apply` does, without CommSched. `options` are those of `fully_shard`."""
-        groups = self.setting.groups
-        names = [self.names(i) for i in range(1, len(groups))]
-        kept = sorted(i for i, g in enumerate(groups[1:]) if not g.reshard)
-        forward = {i: t for i in range(len(groups)) if (t := self.setting.forward_targets(i))}
-        backward = {i: t for i in range(len(groups)) if (t := self.setting.backward_targets(i))}
-        lines = []
-        if not self.lists_only:
-            lines += [
-                "from torch.distributed.fsdp import fully_shard",
-                "",
-                "options = {}  # mesh, mp_policy, offload_policy: those of your job",
-            ]
-        lines += [f"groups = {names!r}", "groups = [[model.get_submodule(name) for name in names] for names in groups]"]
-        if not self.lists_only:
-            lines += [
-                "for i, modules in enumerate(groups):",
-                f"    fully_shard(modules, reshard_after_forward={f'i not in {kept!r}' if kept else True}, **options)",
-                f"fully_shard(model, reshard_after_forward={groups[0].reshard}, **options)",
-            ]
-        if forward or backward:
-            lines.append("heads = [model, *(modules[0] for modules in groups)]")
-        for targets, pass_ in ((forward, "forward"), (backward, "backward")):
-            if targets:
-                lines += [
-                    f"for i, targets in {targets!r}.items():",
-                    f"    heads[i].set_modules_to_{pass_}_prefetch([heads[t] for t in targets])",
-                ]
-        if not self.lists_only and self.setting.reduce_buffers > 1:
-            lines.append(f"model.set_reduce_scatter_max_input_buffers({self.setting.reduce_buffers})")
-        return "\n".join(lines) + "\n"
+        names = [self.names(i) for i in range(1, len(self.setting.groups))]
+        return code_of(self.setting, names, self.layout, self.lists_only)
 
     # What it does.
 
     def digest(self) -> str:
         """A hash of what the ranks have to have in common."""
         names = [(self.names(i), g) for i, g in enumerate(self.setting.groups)]
-        return hashlib.sha256(repr((names, self.setting.reduce_buffers, self.ranks)).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr((names, self.setting.reduce_buffers, str(self.layout))).encode()).hexdigest()[:16]
 
     def apply(self, model: nn.Module, **options: Any) -> nn.Module:
         """Calls `fully_shard` and sets the lists of prefetches, by public calls of FSDP2. Returns the model.
@@ -196,7 +182,7 @@ class Plan:
             RuntimeError: another rank has another plan. Every rank raises it, before anything is changed.
         """
         groups = self._modules(model)
-        if decided := {"mesh", "mp_policy", "reshard_after_forward"} & options.keys():
+        if decided := {"mesh", "dp_mesh_dims", "mp_policy", "reshard_after_forward"} & options.keys():
             raise ValueError(f"options: expected others than {', '.join(sorted(decided))}, which the plan decides")
         if any(isinstance(m, FSDPModule) for m in model.modules()) != self.lists_only:
             raise ValueError(
@@ -204,9 +190,8 @@ class Plan:
                 if self.lists_only
                 else "model: fully_shard was called since the plan was made; make the plan again"
             )
-        size = self.mesh.size() if self.mesh is not None else dist.get_world_size() if dist.is_initialized() else None
-        if not self.lists_only and size != self.ranks:
-            raise ValueError(f"mesh: the plan was made for {self.ranks} ranks, got {size}; make the plan again")
+        if not self.lists_only:
+            self._check_mesh()
         self._compare(model)
         if not self.lists_only:
             shared: dict[str, Any] = {"mesh": self.mesh, "mp_policy": self.policy, **options}
@@ -219,6 +204,13 @@ class Plan:
             modules[0].set_modules_to_forward_prefetch([groups[t][0] for t in self.setting.forward_targets(i)])
             modules[0].set_modules_to_backward_prefetch([groups[t][0] for t in self.setting.backward_targets(i)])
         return model
+
+    def _check_mesh(self) -> None:
+        """Raises ValueError if the mesh that `fully_shard` would get is not that of the plan."""
+        size = self.mesh.size() if self.mesh is not None else dist.get_world_size() if dist.is_initialized() else None
+        if size != self.ranks or self.layout.replicas and self.mesh is None:
+            found = "no mesh" if self.mesh is None and self.layout.replicas else size
+            raise ValueError(f"mesh: the plan was made for {self.layout}, got {found}; make the plan again")
 
     def _modules(self, model: nn.Module) -> list[list[Any]]:
         """Indexed by group: its modules."""
@@ -234,9 +226,9 @@ class Plan:
         """Compares the plan with those of the other ranks. Alone, or without a process group, there are none."""
         if not dist.is_available() or not dist.is_initialized():
             return
-        group = self.mesh.get_group() if self.mesh is not None else dist.group.WORLD
-        program_ = hashlib.sha256(f"fsdp2 {[n for n, _ in model.named_modules()]!r}".encode()).hexdigest()[:16]
-        first_run(((group.group_name, program_, self.digest()),))
+        ranks = self.mesh.mesh.flatten().tolist() if self.mesh is not None else range(dist.get_world_size())
+        compared = hashlib.sha256(f"fsdp2 {[n for n, _ in model.named_modules()]!r}".encode()).hexdigest()[:16]
+        compare(ranks, compared, self.digest())
 
 
 def plan(
@@ -247,7 +239,7 @@ def plan(
     machine: str | os.PathLike = DEFAULT_MACHINE,
     memory_limit_bytes: int | None = None,
     mesh: DeviceMesh | None = None,
-    ranks: int | None = None,
+    ranks: int | tuple[int, int] | None = None,
     mp_policy: MixedPrecisionPolicy | None = None,
     units: Sequence[nn.Module | str] | None = None,
 ) -> Plan:
@@ -264,9 +256,9 @@ def plan(
         machine: a machine profile, by name or path.
         memory_limit_bytes: limit on the peak of parameters, gradients and activations, without the optimizer's state.
             None: the peak of FSDP2's default.
-        mesh: the mesh of `fully_shard`, of one dimension.
-        ranks: their number in place of a mesh, for a job of another size than this process is in. By default, that of
-            the process group.
+        mesh: the mesh of `fully_shard`: of one dimension, or of two for hybrid sharding, replicas first.
+        ranks: their number in place of a mesh, for a job of another size than this process is in; a pair of the number
+            of replicas and that of the ranks of each for hybrid sharding. By default, that of the process group.
         mp_policy: that of `fully_shard`.
         units: modules, or their names, that may be sharded by themselves. By default, the elements of the model's lists
             of modules, and the modules beside these lists.
@@ -293,17 +285,20 @@ class _Planner:
         loss: tracing.Loss | None,
         options: Options,
         mesh: DeviceMesh | None,
-        ranks: int | None,
+        ranks: int | tuple[int, int] | None,
         policy: MixedPrecisionPolicy | None,
         chosen: Iterable[nn.Module | str] | None,
     ):
-        self.model, self.options, self.mesh = model, options, mesh
+        self.model, self.options = model, options
         self.found = units.find(model, chosen)
+        self.mesh = mesh or self.found.mesh
         self.lists_only = self.found.applied is not None
         if self.lists_only and policy is not None:
             raise ValueError("mp_policy: expected None for a model on which fully_shard was called")
         self.policy = self.found.policy or policy or MixedPrecisionPolicy()
-        self.ranks = units.ranks_of(mesh, ranks, self.found)
+        # FSDP2 cannot reshard parameters with a gather of their own to a part of the ranks.
+        own = any(hasattr(p, "fsdp_pre_all_gather") for p in model.parameters())
+        self.layout = units.layout_of(mesh, ranks, self.found, 0 if own else _node_of(options))
         self.step, numbers = self._step(batch, loss)
         if self.lists_only:
             self.default = units.applied_setting(self.step, self.found, numbers)
@@ -311,7 +306,7 @@ class _Planner:
             self.default = by_units(self.step, {numbers[u] for u in self.found.blocks})
 
     def _step(self, batch: Any, loss: tracing.Loss | None) -> tuple[Step, dict[int, int]]:
-        whole = units.whole_parameters(self.model, self.policy)
+        whole = units.whole_parameters(self.model, self.policy, self.found.mesh)
         casts = (
             self.policy.param_dtype if self.policy.cast_forward_inputs else None,
             self.policy.output_dtype,
@@ -334,7 +329,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         limit = self.options.memory_limit_bytes
-        pricer = search.Pricer(self.step, self.ranks, self.options.machine, limit)
+        pricer = search.Pricer(self.step, self.layout, self.options.machine, limit)
         tried, bound = search.search(pricer, self.default, self.lists_only)
         default = pricer([self.default])[0].measure
         best = tried[0]
@@ -350,7 +345,7 @@ class _Planner:
             bound,
             pricer.limit or 0,
             tuple(notes),
-            self.ranks,
+            self.layout,
             os.fspath(self.options.machine),
             self.lists_only,
             self.policy,
@@ -367,6 +362,19 @@ def _arguments(batch: Any) -> tuple[tuple, dict[str, Any]]:
     if isinstance(batch, dict):
         return (), batch
     return (tuple(batch), {}) if isinstance(batch, (tuple, list)) else ((batch,), {})
+
+
+def _node_of(options: Options) -> int:
+    """The number of ranks of a node of the machine."""
+    file = machine_file(options.machine)
+    assert file is not None  # `Options` has looked.
+    return int(json.loads(file.read_text())["node"]["ranks"])
+
+
+def _after_forward(reshard: bool | int) -> str:
+    if isinstance(reshard, bool):
+        return "freed" if reshard else "kept"
+    return f"kept by {reshard} ranks together"
 
 
 def _device(model: nn.Module, mesh: DeviceMesh | None) -> torch.device:

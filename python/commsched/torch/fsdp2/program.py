@@ -15,10 +15,13 @@ from typing import Any
 from ...program import Program
 from ..importer.mlir_text import FREE, cost_attribute
 from ..options import option_value
-from .runtime import Item, Kind, Run
+from .items import Item, Kind
+from .layout import REPLICAS, SHARDS, Layout, part_symbol
+from .runtime import Run
 
-GROUP = "shards"
 NAME = "step"
+# The stream of all-reduces.
+ASIDE = "{comm.stream = 1 : i64}"
 _FLOATS = {2: "bf16", 4: "f32", 8: "f64"}
 
 
@@ -83,7 +86,7 @@ def _activations(run: Run, values: _Values) -> None:
         grown = max(0, item.level - before)
         if grown:
             stack.append([grown, index])
-        if item.kind is Kind.COMPUTE and item.peak > before + grown:
+        if item.kind in (Kind.COMPUTE, Kind.RESHARD) and item.peak > before + grown:
             values.add(item.peak - before - grown, index, None)
         before = item.level
     for nbytes, born in stack:
@@ -98,29 +101,38 @@ def function(
     locations: bool = False,
     free: bool = False,
     timed_copies: bool = False,
+    memory: bool = False,
 ) -> str:
     """A run in one order of its items as the text of a function.
 
     Args:
-        host: the memory is that of the host's order, in which some buffers live longer.
+        host: the memory is that of the host's order, in which some buffers live longer. Implies `memory`.
         locations: operations have names, by which `place` finds their items.
         free: collectives may be moved, and what runs on the stream of computation may not. Otherwise only the order of
             the text tells what happens when.
         timed_copies: copies take the time that their items have. Otherwise the library prices their bytes.
+        memory: only the memory counts. All-reduces are left out, for they are in place. Otherwise they are on a stream
+            of their own, and the library frees a buffer only when that stream knows of its last use.
     """
-    return _Function(run, host, locations, free, timed_copies).text(order, name)
+    return _Function(run, host, locations, free, timed_copies, memory or host).text(order, name)
 
 
 class _Function:
-    def __init__(self, run: Run, host: bool, locations: bool, free: bool, timed_copies: bool):
+    def __init__(self, run: Run, host: bool, locations: bool, free: bool, timed_copies: bool, memory: bool):
         self.run, self.host, self.locations, self.free, self.timed_copies = run, host, locations, free, timed_copies
+        self.all_reduced = {item.of: i for i, item in enumerate(run.items) if item.kind is Kind.ALL_REDUCE}
+        if memory:
+            self.all_reduced = {}
         # If collectives are free, the name of the last token: each computation takes one, and gives the next.
         self.token = ""
         self.values = _Values()
         _activations(run, self.values)
         for buffer in run.buffers:
-            if run.items[buffer.born].kind is Kind.COPY_OUT:
+            if run.items[buffer.born].kind is not Kind.COPY_IN:
                 self.values.add(buffer.nbytes, buffer.born, buffer.dies)
+        for index, item in enumerate(run.items):
+            if item.cast:
+                self.values.add(item.cast, index, len(run.items))
         # Indexed by copy-in: how long the input of its reduction lives.
         self.inputs = {b.born: b for b in run.buffers if run.items[b.born].kind is Kind.COPY_IN}
         self.shards: dict[tuple[int, int, int], str] = {}
@@ -134,6 +146,9 @@ class _Function:
         for index, item in enumerate(self.run.items):
             if item.kind is Kind.GATHER and index not in self.waited:
                 self._wait(index, item)
+        if self.free:
+            for index in self.all_reduced.values():
+                self._wait_for_all_reduce(index)
         arguments = ", ".join(f"{ssa}: {_tensor(k[1], k[2])}" for k, ssa in self.shards.items())
         types = ", ".join(t for _, t in self.returned)
         results = ", ".join(v for v, _ in self.returned)
@@ -149,6 +164,8 @@ class _Function:
             self._gather(index, item)
         elif item.kind is Kind.REDUCE:
             self._reduce(index, item)
+        elif item.kind is Kind.ALL_REDUCE:
+            self._all_reduce(index, item)
         elif item.kind is Kind.AWAIT:
             self._await(index, item)
         else:
@@ -158,7 +175,7 @@ class _Function:
         return f"{item.kind.value}.{'bw' if item.backward else 'fw'}.{item.group}.{index}"
 
     def _shard(self, item: Item) -> tuple[str, str]:
-        nbytes = item.nbytes // self.run.ranks
+        nbytes = item.nbytes // (item.part or self.run.ranks)
         key = (item.group, nbytes, item.itemsize)
         return self.shards.setdefault(key, f"%shard{len(self.shards)}"), _tensor(nbytes, item.itemsize)
 
@@ -166,7 +183,7 @@ class _Function:
         shard, type_ = self._shard(item)
         whole = _tensor(item.nbytes, item.itemsize)
         self._line(
-            f"%f{index} = comm.all_gather {shard} on @{GROUP} : ({type_}) -> !comm.future<{whole}>",
+            f"%f{index} = comm.all_gather {shard} on @{part_symbol(item.part)} : ({type_}) -> !comm.future<{whole}>",
             self.place(index, item),
         )
 
@@ -178,16 +195,54 @@ class _Function:
     def _reduce(self, index: int, item: Item) -> None:
         part, whole = _tensor(item.nbytes // self.run.ranks, item.itemsize), _tensor(item.nbytes, item.itemsize)
         self._line(
-            f"%f{index} = comm.reduce_scatter avg %p{item.of} on @{GROUP} : ({whole}) -> !comm.future<{part}>",
+            f"%f{index} = comm.reduce_scatter avg %p{item.of} on @{SHARDS} : ({whole}) -> !comm.future<{part}>",
             self.place(index, item),
         )
+        self._cast(index)
+
+    def _cast(self, index: int) -> None:
+        """Gradients get a type of their own, on the stream of what reduced them."""
+        if made := self.values.born.get(index):
+            self._operation("cast", index, [], [], FREE)
+            self.returned += [(value, _tensor(nbytes)) for value, nbytes in made]
+
+    def _all_reduce(self, index: int, item: Item) -> None:
+        """The all-reduce waits for its reduction on another stream than computation does."""
+        part = _tensor(item.nbytes, item.itemsize)
+        if item.of in self.all_reduced and not self.free:
+            self._line(f"%s{item.of} = comm.wait %f{item.of} {ASIDE} : !comm.future<{part}>", f"wait.{item.of}.aside")
+            self._line(
+                f"%f{index} = comm.all_reduce avg %s{item.of} into %s{item.of} on @{REPLICAS} {ASIDE} : "
+                f"({part}) -> !comm.future<{part}>",
+                self.place(index, item),
+            )
+        self._cast(index)
 
     def _await(self, index: int, item: Item) -> None:
-        part = _tensor(self.run.items[item.of].nbytes // self.run.ranks, self.run.items[item.of].itemsize)
-        self._line(f"%r{item.of} = comm.wait %f{item.of} : !comm.future<{part}>", f"wait.{item.of}")
-        self.returned.append((f"%r{item.of}", part))
+        awaited = self.run.items[item.of]
+        if awaited.kind is Kind.REDUCE:
+            self._wait_for_reduction(item.of, awaited)
+        elif self.all_reduced and not self.free:
+            self._wait_for_all_reduce(item.of)
         if self.values.dying.get(index) or self.values.born.get(index):
             self._operation("end", index, [], [], FREE)
+
+    def _wait_for_reduction(self, index: int, item: Item) -> None:
+        part = _tensor(item.nbytes // self.run.ranks, item.itemsize)
+        self._line(f"%r{index} = comm.wait %f{index} : !comm.future<{part}>", f"wait.{index}")
+        last = self.all_reduced.get(index)
+        if last is None and not item.cast:
+            self.returned.append((f"%r{index}", part))
+        elif last is not None and self.free:
+            self._line(
+                f"%f{last} = comm.all_reduce avg %r{index} on @{REPLICAS} : ({part}) -> !comm.future<{part}>",
+                self.place(last, self.run.items[last]),
+            )
+
+    def _wait_for_all_reduce(self, index: int) -> None:
+        part = _tensor(self.run.items[index].nbytes, self.run.items[index].itemsize)
+        self._line(f"%r{index} = comm.wait %f{index} : !comm.future<{part}>", f"wait.{index}")
+        self.returned.append((f"%r{index}", part))
 
     def _compute(self, index: int, item: Item) -> None:
         operands: list[tuple[str, str]] = []
@@ -233,9 +288,9 @@ class _Function:
         )
 
 
-def module(functions: Sequence[str], ranks: int) -> str:
-    """A module of functions on one group of ranks."""
-    return "\n".join(["module {", f"  comm.group @{GROUP} #comm.iota<[1, {ranks}]>", *functions, "}", ""])
+def module(functions: Sequence[str], layout: Layout) -> str:
+    """A module of functions on the groups of a job."""
+    return "\n".join(["module {", *layout.groups(), *functions, "}", ""])
 
 
 def _copy_cost(nbytes: int) -> str:
@@ -243,21 +298,22 @@ def _copy_cost(nbytes: int) -> str:
     return cost_attribute(None, 2 * nbytes, None)
 
 
-def copy_ns(nbytes: int, ranks: int, machine: Any) -> int:
+def copy_ns(nbytes: int, layout: Layout, machine: Any) -> int:
     """The time of one copy of that many bytes."""
-    gather = f"%f = comm.all_gather %s on @{GROUP} : (tensor<1xf32>) -> !comm.future<tensor<{ranks}xf32>>"
-    end = f"%g = comm.wait %f : !comm.future<tensor<{ranks}xf32>> return }}"
+    whole = f"!comm.future<tensor<{layout.shards}xf32>>"
+    gather = f"%f = comm.all_gather %s on @{SHARDS} : (tensor<1xf32>) -> {whole}"
     copy = f'comm.compute "copy"(%s) {{comm.cost = {_copy_cost(nbytes)}}} : (tensor<1xf32>) -> ()'
     functions = [
-        f"func.func @{name}(%s: tensor<1xf32>) {{ {body} {gather} {end}" for name, body in ((NAME, copy), ("none", ""))
+        f"func.func @{name}(%s: tensor<1xf32>) {{ {body} {gather} %g = comm.wait %f : {whole} return }}"
+        for name, body in ((NAME, copy), ("none", ""))
     ]
-    times = {r["name"]: r["makespan_ns"]["before"] for r in measured(functions, ranks, machine)}
+    times = {r["name"]: r["makespan_ns"]["before"] for r in measured(functions, layout, machine)}
     return times[NAME] - times["none"]
 
 
-def measured(functions: Sequence[str], ranks: int, machine: Any) -> list[dict[str, Any]]:
+def measured(functions: Sequence[str], layout: Layout, machine: Any) -> list[dict[str, Any]]:
     """The library's report about each function as it is."""
-    program = Program(module(functions, ranks), "plan")
+    program = Program(module(functions, layout), "plan")
     with tempfile.TemporaryDirectory(prefix="commsched") as folder:
         file = pathlib.Path(folder, "report.json")
         program.run(f"comm-report{{machine={option_value(machine)} report-file={option_value(file)} table=false}}")
@@ -274,17 +330,24 @@ def measure(runs: dict[str, Run], machine: Any) -> list[Measure]:
     if not runs:
         return []
     functions = [text.replace(f"@{NAME}(", f"@{NAME}{i}(", 1) for i, text in enumerate(runs)]
-    ranks = next(iter(runs.values())).ranks
-    reports = {r["name"]: r for r in measured(functions, ranks, machine)}
-    return [_measure(reports[f"{NAME}{i}"], run) for i, run in enumerate(runs.values())]
+    layout = next(iter(runs.values())).layout
+    if layout.replicas:
+        functions += [
+            function(run, run.device_order(), f"memory{i}", memory=True) for i, run in enumerate(runs.values())
+        ]
+    reports = {r["name"]: r for r in measured(functions, layout, machine)}
+    return [
+        _measure(reports[f"{NAME}{i}"], reports.get(f"memory{i}", reports[f"{NAME}{i}"]), run)
+        for i, run in enumerate(runs.values())
+    ]
 
 
-def _measure(report: dict[str, Any], run: Run) -> Measure:
-    peak = report["peak_bytes"]["before"] + run.shard_bytes
-    return Measure(report["makespan_ns"]["before"], report["exposed_ns"]["before"], peak, run.allocated_bytes())
+def _measure(time: dict[str, Any], memory: dict[str, Any], run: Run) -> Measure:
+    peak = memory["peak_bytes"]["before"] + run.shard_bytes
+    return Measure(time["makespan_ns"]["before"], time["exposed_ns"]["before"], peak, run.allocated_bytes())
 
 
 def host_peak(run: Run, machine: Any) -> int:
     """`Run.allocated_bytes` as the library counts it."""
-    (report,) = measured([function(run, run.host_order(), "host", host=True)], run.ranks, machine)
+    (report,) = measured([function(run, run.host_order(), "host", host=True)], run.layout, machine)
     return report["peak_bytes"]["before"] + run.shard_bytes

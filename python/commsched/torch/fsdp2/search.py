@@ -11,11 +11,13 @@ alone, never on time, so all ranks find the same.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import core, program
+from .layout import Layout
 from .program import Measure
 from .runtime import Run
 from .setting import Group, Setting, by_units
@@ -46,12 +48,14 @@ class Priced:
 class Pricer:
     """Times settings of one step, each once."""
 
-    def __init__(self, step: Step, ranks: int, machine: Any, limit: int | None):
-        self.step, self.ranks, self.machine, self.limit = step, ranks, machine, limit
+    def __init__(self, step: Step, layout: Layout, machine: Any, limit: int | None):
+        self.step, self.layout, self.machine, self.limit = step, layout, machine, limit
         self.known: dict[Setting, Measure] = {}
         # Indexed by program: settings that FSDP2 carries out alike have one.
         self._texts: dict[str, Measure] = {}
         self.items = 0
+        # What had been timed when this part of the search began, and what share of the usual number it may time.
+        self._before, self._share = (0, 0), 1
 
     def __call__(self, settings: Iterable[Setting]) -> list[Priced]:
         """The settings that are legal and not too many, with their times."""
@@ -61,7 +65,7 @@ class Pricer:
         for setting in asked:
             if setting in self.known or self.exhausted(len(new)):
                 continue
-            run = Run(self.step, setting, self.ranks)
+            run = Run(self.step, setting, self.layout)
             text = texts[setting] = program.on_device(run)
             if text not in self._texts and text not in new:
                 self.items += len(run.items)
@@ -72,15 +76,20 @@ class Pricer:
 
     def exhausted(self, more: int = 0) -> bool:
         """Whether no further setting is timed, after `more` that are about to be."""
-        timed = len(self._texts) + more
-        return self.items > MOST_ITEMS and timed >= LEAST_SETTINGS or timed >= MOST_SETTINGS
+        items, timed = self.items - self._before[0], len(self._texts) + more - self._before[1]
+        most = MOST_SETTINGS // self._share
+        return items > MOST_ITEMS // self._share and timed >= min(LEAST_SETTINGS, most) or timed >= most
+
+    def go_on(self, share: int) -> None:
+        """From now on, so many settings are timed as if none had been, divided by `share`."""
+        self._before, self._share = (self.items, len(self._texts)), share
 
     def key(self, priced: Priced) -> tuple[int, ...]:
         """Smaller is better: within the limit, then faster, then closer to FSDP2's default, with less memory."""
         m, s = priced.measure, priced.setting
         excess = 0 if self.limit is None else max(0, m.needed_bytes - self.limit)
         lists = sum(g.forward_ahead + g.backward_ahead for g in s.groups)
-        return excess, m.step_ns, lists, s.reduce_buffers, m.needed_bytes, sum(not g.reshard for g in s.groups)
+        return excess, m.step_ns, lists, s.reduce_buffers, m.needed_bytes, sum(g.reshard is not True for g in s.groups)
 
     def is_better(self, one: Priced, other: Priced) -> bool:
         """Whether a setting is to be preferred: it is better by a margin, or at least as good and simpler."""
@@ -104,7 +113,7 @@ def search(pricer: Pricer, default: Setting, lists_only: bool = False) -> tuple[
     fine = default if lists_only else by_units(pricer.step, set(range(len(pricer.step.units))))
     seeds = [default]
     if len(fine.groups) > 1:
-        answer = core.solve(pricer.step, fine, pricer.ranks, limit, pricer.machine)
+        answer = core.solve(pricer.step, fine, pricer.layout, limit, pricer.machine)
         bound = answer.bound_ns
         seeds += [s for s in answer.settings if not lists_only or _same_groups(s, default)]
     pricer(_capped(s) for s in seeds)
@@ -114,6 +123,8 @@ def search(pricer: Pricer, default: Setting, lists_only: bool = False) -> tuple[
         _try_usual(pricer, default, fine)
     moves = _list_moves if lists_only else _moves
     ends = [_descended(pricer, start, moves) for start in _starts(pricer)]
+    if pricer.layout.part and not lists_only:
+        ends += _with_parts(pricer, [min(ends, key=pricer.key), *pricer([default])])
     rest = sorted((Priced(s, m) for s, m in pricer.known.items()), key=pricer.key)
     return [*sorted(ends, key=pricer.key), *rest], bound
 
@@ -124,6 +135,28 @@ def _starts(pricer: Pricer) -> list[Priced]:
     for priced in sorted((Priced(s, m) for s, m in pricer.known.items()), key=pricer.key):
         found.setdefault(tuple(g.units for g in priced.setting.groups), priced)
     return list(found.values())[:MOST_STARTS]
+
+
+def _with_parts(pricer: Pricer, bases: list[Priced]) -> list[Priced]:
+    """The best settings in which groups may be resharded to the ranks of a node, beginning with the given ones.
+
+    It follows the search without that choice, which therefore finds what it would find alone.
+    """
+    part = pricer.layout.part
+    pricer.go_on(share=2)
+    found = []
+    for base in bases:
+        groups = base.setting.groups
+        freed = [i for i, g in enumerate(groups) if i and g.called and g.reshard is True]
+        kept = [i for i, g in enumerate(groups) if i and g.called and not g.reshard]
+        chosen = [freed[-count:] for count in (1, 2, len(freed) // 4, len(freed) // 2, len(freed)) if count]
+        chosen += [kept, freed + kept]
+        found += pricer(_all_with(base.setting, numbers, reshard=part) for numbers in chosen)
+    if not found:
+        return []
+    starts = dict.fromkeys((min(found, key=pricer.key), bases[0]))
+    moves = functools.partial(_moves, choices=(True, False, part))
+    return [_descended(pricer, start, moves) for start in starts]
 
 
 def _descended(pricer: Pricer, best: Priced, moves: Callable[[Step, Setting], Iterator[Setting]]) -> Priced:
@@ -245,8 +278,13 @@ def _alike_but(setting: Setting, name: str, ahead: int) -> Setting:
 
 
 def _with(setting: Setting, number: int, **changed: Any) -> Setting:
+    return _all_with(setting, [number], **changed)
+
+
+def _all_with(setting: Setting, numbers: Iterable[int], **changed: Any) -> Setting:
     groups = list(setting.groups)
-    groups[number] = dataclasses.replace(groups[number], **changed)
+    for number in numbers:
+        groups[number] = dataclasses.replace(groups[number], **changed)
     return dataclasses.replace(setting, groups=tuple(groups))
 
 
@@ -278,7 +316,7 @@ def _list_moves(step: Step, setting: Setting) -> Iterator[Setting]:
                     yield _with(setting, i, **{name: ahead})
 
 
-def _moves(step: Step, setting: Setting) -> Iterator[Setting]:
+def _moves(step: Step, setting: Setting, choices: tuple[bool | int, ...] = (True, False)) -> Iterator[Setting]:
     """One group, one choice to reshard, the number of buffers, or one list is another one."""
     for buffers in (setting.reduce_buffers - 1, setting.reduce_buffers + 1):
         if 1 <= buffers <= MOST_REDUCE_BUFFERS:
@@ -287,7 +325,9 @@ def _moves(step: Step, setting: Setting) -> Iterator[Setting]:
     for i in _worth_changing(step, setting):
         if not i:
             continue
-        yield _with(setting, i, reshard=not groups[i].reshard)
+        for reshard in choices:
+            if reshard != groups[i].reshard and (groups[i].called or isinstance(reshard, bool)):
+                yield _with(setting, i, reshard=reshard)
         before, after = groups[:i], groups[i + 1 :]
         if after and len(groups) > 2 and core.can_merge(groups[i], after[0]):
             yield dataclasses.replace(setting, groups=(*before, core.merge(groups[i], after[0]), *after[1:]))

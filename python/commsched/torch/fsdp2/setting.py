@@ -16,7 +16,9 @@ class Group:
 
     Args:
         units: their numbers, in the order of their first forward. The root's group holds `ROOT`.
-        reshard: whether the whole parameters are freed after the forward pass and gathered again.
+        reshard: the whole parameters after the forward pass. True: they are freed and gathered again.
+            False: they are kept. A number from 2 on: so many neighbouring ranks keep a part of them each, and gather
+            them from there.
         forward_ahead: how many later groups this one prefetches in the forward pass; 0 leaves FSDP2's own way.
         backward_ahead: the same of earlier groups in the backward pass.
         called: whether a step calls its modules. Nothing prefetches others.
@@ -25,7 +27,7 @@ class Group:
     """
 
     units: tuple[int, ...]
-    reshard: bool = True
+    reshard: bool | int = True
     forward_ahead: int = 0
     backward_ahead: int = 0
     called: bool = True
@@ -63,7 +65,7 @@ class Setting:
         return earlier[: self.groups[number].backward_ahead]
 
 
-def step_group(step: Step, units: tuple[int, ...], reshard: bool = True) -> Group:
+def step_group(step: Step, units: tuple[int, ...], reshard: bool | int = True) -> Group:
     """A group of these units."""
     called = any(u < step.called for u in units)
     return Group(units, reshard, called=called, alone=not called or any(u in step.repeated for u in units))

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
+from .layout import Layout
 from .setting import Setting, step_group
 from .step import ROOT, Parameter, Step, Unit
 
@@ -30,15 +32,16 @@ class Found:
         blocks: the numbers of those that the tutorial of FSDP2 shards by themselves: the elements of lists of modules,
             or those that the user names.
         applied: the groups that the user has made with `fully_shard`, as numbers of units. None if there are none.
-        facts: what the user has set: indexed by number of the group's first unit, whether it is resharded.
+        facts: what the user has set: indexed by number of the group's first unit, its `Group.reshard`.
+        mesh: that of the groups.
     """
 
     modules: list[tuple[str, nn.Module]]
     blocks: set[int]
     applied: list[tuple[int, ...]] | None = None
-    facts: dict[int, bool] = dataclasses.field(default_factory=dict)
+    facts: dict[int, bool | int] = dataclasses.field(default_factory=dict)
     policy: MixedPrecisionPolicy | None = None
-    group: Any = None
+    mesh: DeviceMesh | None = None
     reduce_buffers: int = 1
 
 
@@ -120,11 +123,10 @@ def _applied(model: nn.Module) -> Found:
         number = 0 if module is model else len(found.modules) - 1
         members = states.setdefault(id(state), [])
         members.append(number)
-        found.facts[number] = bool(groups) and groups[0].post_forward_mesh_info is not None
+        found.facts[number] = False
         if groups:
-            if groups[0]._is_hsdp or groups[0]._use_post_forward_mesh:
-                raise ValueError(f"{name}: hybrid sharding and resharding to a part of the ranks cannot be planned yet")
-            found.group = groups[0]._all_gather_process_group
+            found.facts[number] = _reshard_of(groups[0])
+            found.mesh = _mesh_of(groups[0], name, found.mesh)
             found.reduce_buffers = groups[0].reduce_scatter_max_input_buffers
         found.policy = state._mp_policy
         if number == 0 and state._auto_reshard_after_forward:
@@ -134,39 +136,93 @@ def _applied(model: nn.Module) -> Found:
     return found
 
 
-def ranks_of(mesh: Any, ranks: int | None, found: Found) -> int:
-    """The number of ranks over which parameters are sharded.
+def _reshard_of(group: Any) -> bool | int:
+    """`Group.reshard` of a group that FSDP2 has made."""
+    if group.post_forward_mesh_info is None:
+        return False
+    return int(group.post_forward_mesh_info.shard_mesh_size) if group._use_post_forward_mesh else True
+
+
+def _mesh_of(group: Any, name: str, others: DeviceMesh | None) -> DeviceMesh:
+    """The mesh of a group that FSDP2 has made.
 
     Raises:
-        ValueError: nothing tells it, or the mesh has more than one dimension.
+        ValueError: it differs from that of the other groups, or only a part of it is for sharding.
     """
-    if mesh is not None and ranks is not None:
+    info = group.mesh_info
+    if info.shard_mesh_dim is None or info.is_spmd_mesh:
+        raise ValueError(
+            f"{name}: a mesh with dimensions for other things than sharding (dp_mesh_dims) cannot be planned"
+        )
+    if others is not None and info.mesh != others:
+        raise ValueError(f"{name}: expected the mesh of the other groups, {others}, got {info.mesh}")
+    return info.mesh
+
+
+def layout_of(mesh: DeviceMesh | None, ranks: int | tuple[int, int] | None, found: Found, node: int) -> Layout:
+    """The ranks of the job.
+
+    Args:
+        node: the number of ranks of a node.
+
+    Raises:
+        ValueError: nothing tells them, or FSDP2 does not take such a mesh.
+    """
+    given = {name: value for name, value in (("mesh", mesh), ("ranks", ranks)) if value is not None}
+    if len(given) > 1:
         raise ValueError("ranks: expected None with a mesh")
+    if given and found.mesh is not None:
+        raise ValueError(
+            f"{next(iter(given))}: expected None for a model on which fully_shard was called: its mesh holds"
+        )
+    mesh = mesh or found.mesh
     if mesh is not None:
-        if mesh.ndim != 1:
-            raise ValueError(f"mesh: expected one dimension, got {mesh.ndim}: hybrid sharding cannot be planned yet")
-        return int(mesh.size())
-    if found.group is not None:
-        return int(found.group.size())
+        return _layout_of_mesh(mesh, node)
     if ranks is None:
         if not dist.is_initialized():
             raise ValueError("ranks: expected the number of ranks, or a mesh, where no process group is initialized")
-        return dist.get_world_size()
-    if ranks < 1:
-        raise ValueError(f"ranks: expected at least 1, got {ranks}")
-    return ranks
+        return Layout(dist.get_world_size(), node=node)
+    sizes = tuple(ranks) if isinstance(ranks, (tuple, list)) else (ranks,)
+    if len(sizes) > 2 or min(sizes, default=0) < 1:
+        raise ValueError(f"ranks: expected at least 1, or a pair of replicas and ranks of each, got {ranks}")
+    return _layout(sizes, node, "ranks")
 
 
-def whole_parameters(model: nn.Module, policy: MixedPrecisionPolicy) -> dict[int, tuple[torch.Size, torch.dtype]]:
+def _layout_of_mesh(mesh: DeviceMesh, node: int) -> Layout:
+    if mesh.ndim > 2:
+        raise ValueError(f"mesh: expected one dimension, or two for hybrid sharding, got {mesh.ndim}")
+    if mesh.ndim == 2 and not mesh.mesh_dim_names:
+        raise ValueError(
+            "mesh: expected names of its two dimensions (mesh_dim_names), without which FSDP2 takes no such mesh"
+        )
+    layout = _layout(tuple(mesh.mesh.shape), node, "mesh")
+    numbers = tuple(mesh.mesh.flatten().tolist())
+    world = dist.get_world_size()
+    return layout if numbers == tuple(range(world)) else dataclasses.replace(layout, numbers=numbers, world=world)
+
+
+def _layout(sizes: tuple[int, ...], node: int, name: str) -> Layout:
+    if len(sizes) == 1:
+        return Layout(sizes[0], node=node)
+    if sizes[1] < 2:
+        raise ValueError(f"{name}: expected at least 2 ranks in a replica, got 1: without shards, use DDP")
+    return Layout(sizes[1], sizes[0], node)
+
+
+def whole_parameters(
+    model: nn.Module, policy: MixedPrecisionPolicy, mesh: DeviceMesh | None
+) -> dict[int, tuple[torch.Size, torch.dtype]]:
     """Indexed by identity of a parameter: its whole sizes, and the type in which it is gathered and read.
+
+    Args:
+        mesh: that over which FSDP2 has sharded them already.
 
     Raises:
         ValueError: a parameter is split over other ranks already (tensor parallelism).
     """
-    managed = any(isinstance(m, FSDPModule) for m in model.modules())
     result = {}
     for name, p in model.named_parameters():
-        if isinstance(p, DTensor) and (not managed or p.device_mesh.ndim > 1):
+        if isinstance(p, DTensor) and p.device_mesh != mesh:
             raise ValueError(f"{name}: a parameter that other ranks share (a DTensor) cannot be planned yet")
         result[id(p)] = (p.shape, (policy.param_dtype or p.dtype) if p.is_floating_point() else p.dtype)
     return result

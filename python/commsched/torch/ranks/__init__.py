@@ -3,9 +3,9 @@
 
 """Keeps the ranks together: `agreement` makes all ranks decide alike, and `comparison` checks that they did.
 
-Generated code imports `first_run` from here.
+Generated code imports `first_run` from here. `compare` is for decisions that ranks carry out without generated code.
 """
 
-from .comparison import first_run
+from .comparison import compare, first_run
 
-__all__ = ["first_run"]
+__all__ = ["compare", "first_run"]

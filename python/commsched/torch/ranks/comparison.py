@@ -125,11 +125,7 @@ def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = No
             pending.append((group, own, value))
     # All ranks visit the groups in one order, so that no two of them wait for each other.
     for group, own, value in sorted(pending):
-        # Another program whose collectives on this group are alike may have another decision: it is compared by itself.
-        earlier = sum((group, own) == known[:2] for known in _checked)
-        if len(group[0]) > 1 and dist.get_backend() != "fake":
-            _Comparison(group, f"{own}.{earlier}" if earlier else own).compare(value)
-        _checked.add((group, own, value))
+        _compare(group, own, value)
     _passed.add(groups)
 
 
@@ -154,6 +150,25 @@ def gone_on(names: Iterable[str]) -> list[int]:
 def _same(ranks: tuple[int, ...]) -> str:
     """Where all groups of these ranks have their keys."""
     return f"commsched/{hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]}"
+
+
+def compare(ranks: Iterable[int], program: str, decision: str) -> None:
+    """Compares this rank's decision about a program with those of other ranks. They need no process group.
+
+    Raises:
+        RuntimeError: two ranks have decided differently, or all wait at different programs. Every rank raises it.
+    """
+    group = tuple(sorted(ranks)), 0
+    if (group, program, decision) not in _checked:
+        _compare(group, program, decision)
+
+
+def _compare(group: Group, program: str, decision: str) -> None:
+    # Another program whose collectives on this group are alike may have another decision: it is compared by itself.
+    earlier = sum((group, program) == known[:2] for known in _checked)
+    if len(group[0]) > 1 and dist.get_backend() != "fake":
+        _Comparison(group, f"{program}.{earlier}" if earlier else program).compare(decision)
+    _checked.add((group, program, decision))
 
 
 class _Comparison:
