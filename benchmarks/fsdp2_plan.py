@@ -214,8 +214,8 @@ def main(argv: list[str] | None = None) -> int:
         "--ranks",
         nargs="+",
         type=ranks_of,
-        default=[64, 256, (32, 8)],
-        help="sizes of the job, or replicas x ranks of each (default 64 256 32x8)",
+        default=[64, 256],
+        help="sizes of the job, or replicas x ranks of each (default 64 256)",
     )
     p.add_argument(
         "--machine",
