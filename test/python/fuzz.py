@@ -112,6 +112,8 @@ def options_of(seed: int, slow: Machines, chained: bool = False) -> dict:
         options["passes"] = ["comm-reorder-preserving-peak-memory", "comm-sink-waits-preserving-peak-memory"]
     elif r.random() < 0.1:
         options.update(objective="regret", scenarios=4)
+    if options.get("passes", ["comm-schedule"]) != ["comm-schedule"]:
+        del options["effort"]  # No other pass of these reads it.
     return options
 
 
