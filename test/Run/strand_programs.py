@@ -371,16 +371,16 @@ class Runner:
         return self.run(self.opt, "--split-input-file", source, f"--comm-split-strands={options}", "-o", target)
 
     def compare(self, modules, ranks, seed, variants=VARIANTS, *flags):
-        """Puts the modules through every variant. Returns what was said if one differs, and how many were changed."""
-        given, changed, files = self.path("given.mlir"), 0, []
+        """Puts the modules through every variant. Returns what was said if one differs, and how many each changed."""
+        given, changed, files = self.path("given.mlir"), [], []
         with open(given, "w") as file:
             file.write(MARKER.join(modules))
         for number, options in enumerate(variants):
             target = self.path(f"strands{number}.mlir")
             code, said = self.split(given, options, target)
             if code:
-                return f"{options}: {said}", 0
-            changed += sum("tensor.extract_slice" in part for part in open(target).read().split(MARKER))
+                return f"{options}: {said}", [0] * len(variants)
+            changed.append(sum("tensor.extract_slice" in part for part in open(target).read().split(MARKER)))
             files += ["--compare", target]
         code, said = self.run(self.runner, "--split-input-file", given, *files, "--ranks", str(ranks), "--seed", str(seed),
                               "--timeout-ms", "20000", *flags)
@@ -413,24 +413,10 @@ def compare_in_batches(runner, options, program, variants):
 
 
 def check_random(runner, options):
-    changed = 0
-    ranks = [int(n) for n in options.ranks.split(",")]
-    last = options.first + options.count
-    for batch, first in enumerate(range(options.first, last, options.batch)):
-        number = ranks[batch % len(ranks)]
-        seeds = range(first, min(last, first + options.batch))
-        modules = {seed: Program(seed, number).module() for seed in seeds}
-        said, split = runner.compare(modules.values(), number, first)
-        changed += split
-        if said is None:
-            continue
-        for seed, module in modules.items():
-            said, _ = runner.compare([module], number, seed)
-            if said:
-                print(f"seed {seed} on {number} ranks:\n{module}\n{said}")
-                return 1
-        print(f"programs {first} to {seeds[-1]} fail together, none of them alone")
+    by_variant = compare_in_batches(runner, options, Program, len(VARIANTS))
+    if by_variant is None:
         return 1
+    changed = sum(by_variant)
     # Programs that nothing splits would agree, too.
     if changed < options.count:
         print(f"only {changed} of {options.count} programs were split")
