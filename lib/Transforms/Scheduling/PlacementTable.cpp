@@ -6,6 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Support/Count.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Scheduling/Placement.h"
 #include "llvm/ADT/StringExtras.h"
@@ -85,8 +86,10 @@ llvm::json::Value PlacementTable::toJSON() const {
                             {"assumption", assumption}};
 }
 
-/// The calls that make a mesh of this order.
+/// The calls that make a mesh of this order. One rank needs no mesh.
 static void printCalls(const Mesh &mesh, ArrayRef<int64_t> order, llvm::raw_ostream &os) {
+  if (order.empty())
+    return;
   auto sizes = llvm::map_range(order, [&](int64_t axis) { return std::to_string(mesh.axes[axis].size); });
   auto names = llvm::map_range(order, [&](int64_t axis) { return "\"" + mesh.axes[axis].name + "\""; });
   std::string comma = order.size() == 1 ? "," : "";
@@ -134,7 +137,8 @@ static void printColumns(ArrayRef<std::vector<std::string>> rows, llvm::raw_ostr
 }
 
 void PlacementTable::print(llvm::raw_ostream &os) const {
-  os << "machine " << machine << ", nodes of " << ranksPerNode << " ranks; a mesh of " << mesh.numRanks() << " ranks\n";
+  os << "machine " << machine << ", nodes of " << ranksPerNode << " ranks; a mesh of "
+     << formatCount(mesh.numRanks(), "rank") << "\n";
   std::vector<std::vector<std::string>> rows = {
       {"axes, the slowest first", "inside a node", "makespan", "", "peak", "bound", ""}};
   for (const Placement &placement : placements)
