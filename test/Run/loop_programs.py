@@ -85,7 +85,8 @@ class LoopProgram:
     def statement(self, i, state):
         """One step of a body. `state` has what the loop carries by now."""
         rng = self.rng
-        kind = rng.choice(["gather", "gather", "collect", "collect", "count", "block", "branch", "inner", "early", "alone", "exchange"])
+        kind = rng.choice(["gather", "gather", "collect", "collect", "count", "block", "branch", "inner", "early", "alone", "exchange",
+                           "swap", "into", "collected"])
         if kind == "gather":
             source = self.shard_of(self.layer(i)) if rng.random() < 0.8 else self.scattered(state["h"])
             state["h"] = self.sum(state["h"], self.gathered(source), self.whole)
@@ -108,6 +109,18 @@ class LoopProgram:
         elif kind == "exchange":
             given = state["h"] if rng.random() < 0.5 else self.gathered(self.shard_of(self.layer(i)))
             state["h"] = self.sum(state["h"], self.waited(f"comm.all_to_all {given} on {self.group()}", self.whole, self.whole), self.whole)
+        elif kind == "swap":
+            # The next iteration gets one value as another, or one value twice.
+            state["h"], state["m"] = (state["m"], state["h"]) if rng.random() < 0.6 else (state["h"], state["h"])
+        elif kind == "into":
+            into = self.value(f"tensor.empty() : {self.whole}")
+            shard = self.shard_of(self.layer(i))
+            future = self.value(f"comm.all_gather {shard} into {into} on {self.group()} : ({self.shard}) -> "
+                                f"!comm.future<{self.whole}>")
+            state["h"] = self.sum(state["h"], self.value(f"comm.wait {future} : !comm.future<{self.whole}>"), self.whole)
+        elif kind == "collected":
+            # A gather of what earlier iterations have collected.
+            state["h"] = self.sum(state["h"], self.gathered(self.shard_of(self.layer(i), state["acc"])), self.whole)
         elif kind == "early":
             # A chain of collectives that needs the number of the iteration only.
             whole = self.gathered(self.shard_of(self.layer(i)))
