@@ -60,10 +60,11 @@ def seed_of_commit() -> int:
 
 def jobs_of(settings: argparse.Namespace) -> list[tuple[str, str, str, object]]:
     """What is measured: the set, the front end, the name, and what the front end makes it of."""
-    of_jax = settings.generated // ONE_IN_JAX if has_jax() else 0
+    of_jax = settings.generated // (1 if settings.only == "JAX" else ONE_IN_JAX) if has_jax() else 0
     drawn = robustness_programs.graphs(settings.seed, settings.generated - of_jax)
     jobs: list[tuple[str, str, str, object]] = [("generated", "FX", name, config) for name, config in drawn]
-    chosen = [("chosen", "FX", spec, torch_overlap.config_of(spec)) for spec in settings.graphs]
+    specs = () if settings.only == "JAX" else settings.graphs
+    chosen = [("chosen", "FX", spec, torch_overlap.config_of(spec)) for spec in specs]
     if not has_jax():
         print("left out: programs of JAX, which is not installed", file=sys.stderr)
         return jobs + chosen
@@ -123,6 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", nargs="*", default=TRACED, help="models to trace, as torch_overlap.py takes them")
     parser.add_argument("--jax", nargs="*", default=COMPILED, help="programs of jax_programs.py")
+    parser.add_argument("--only", choices=("JAX",), help="leave out the FX graphs, which take most of the time")
     parser.add_argument("--generated", type=int, default=30, help="number of generated programs")
     parser.add_argument("--seed", type=int, help="what they are generated from (default: the commit)")
     parser.add_argument("--machine", default=torch_overlap.DEFAULT_MACHINE, help="machine profile")
@@ -133,7 +135,7 @@ def main() -> int:
     settings.seed = seed_of_commit() if settings.seed is None else settings.seed
     print(f"seed {settings.seed}", file=sys.stderr)
     arguments = [
-        *("--graphs", *settings.graphs),
+        *(("--only", settings.only) if settings.only else ("--graphs", *settings.graphs)),
         *("--jax", *settings.jax),
         *("--generated", str(settings.generated)),
         *("--seed", str(settings.seed)),

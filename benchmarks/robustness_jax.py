@@ -61,11 +61,6 @@ def between(samples: list[tuple[int, int]], of_group: list[tuple[int, int]], siz
     return low_time + (high_time - low_time) * (size - low) / max(1, high - low)
 
 
-def operand_bytes(start: dict) -> int:
-    """Bytes of the operands of a collective. A report counts those of an all-gather's result."""
-    return start["bytes"] // start["ranks"] if start["kind"] == "all_gather" else start["bytes"]
-
-
 class XlaCosts:
     """The costs of XLA's estimator for a module in XLA's order and for what CommSched makes of it."""
 
@@ -78,7 +73,7 @@ class XlaCosts:
         self.unknown: set[str] = set()
         for start in starts_of(given):
             if start["name"] in known and "kind" in start:
-                sample = operand_bytes(start), known[start["name"]]
+                sample = start["bytes"], known[start["name"]]
                 self.known[start["name"]] = sample
                 self.samples[self._kind(start)].append(sample)
         for samples in self.samples.values():
@@ -95,7 +90,7 @@ class XlaCosts:
         if not samples:
             self.unknown.add(name)
             return start["cost_ns"]
-        size = operand_bytes(start)
+        size = start["bytes"]
         if self.known.get(name, (None,))[0] == size:
             return self.known[name][1]
         group = self._kind(start)[1:]

@@ -14,6 +14,7 @@ import sys
 import textwrap
 
 import pytest
+import robustness_jax
 
 import commsched.jax
 from commsched import Error, _commsched, traces
@@ -357,3 +358,62 @@ def test_xlas_own_estimates_are_read_from_its_log(tmp_path, monkeypatch):
     _, report = _commsched.schedule_hlo(module_of("small-fsdp"), json.dumps({"machine": profile}))
     known = json.loads(report)["cost_times_ns"]
     assert sum(known.values()) > known["measured"] > 0
+
+
+# Times by XLA's estimator: those that it writes into modules, and those that its log has.
+ESTIMATED = """
+    import json, pathlib, re, sys, tempfile, warnings
+    sys.path.insert(0, sys.argv[1])
+    import jax
+    import commsched.jax, jax_programs
+    from commsched.jax import hook
+    from jaxlib import _hlo
+
+    step, arguments = jax_programs.training_step(jax_programs.find("small-fsdp"))
+
+    def compile(**options):
+        jax.clear_caches()
+        with tempfile.TemporaryDirectory() as folder, commsched.jax.enabled(dump=folder, effort=1000, **options):
+            step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile()
+            given = max((path.read_bytes() for path in pathlib.Path(folder).iterdir()), key=len)
+        (report,) = (r for r in commsched.jax.reports(clear=True) if r["makespan_ns"]["before"] > 0)
+        return given, report
+
+    given, report = compile()
+    times = report["makespan_by_xla_ns"]
+    assert 0 < times["after"] <= 1.01 * times["before"], report
+    text = _hlo.XlaComputation(given).as_hlo_text()
+    found = re.findall(r'%?([\\w.\\-]+) = .*"exec_time_us":([\\d.]+)[^}]*"name":"sol"', text)
+    print(json.dumps({name: float(time) for name, time in found}), file=sys.stderr)
+
+    given, report = compile(objective="makespan")
+    assert b'"name":"sol"' not in given and "makespan_by_xla_ns" not in report
+
+    hook.UNKNOWN_FLAG = hook.UNKNOWN_FLAG.replace(hook.ESTIMATES, "xla_gpu_no_such_flag")
+    hook.ESTIMATES = "xla_gpu_no_such_flag"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        given, report = compile()
+    assert [w for w in caught if "has no flag xla_gpu_no_such_flag" in str(w.message)], caught
+    assert report["changed"] and "makespan_by_xla_ns" not in report
+    print("done")
+"""
+
+
+@pytest.mark.skipif(not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which scripts/setup.sh installs")
+def test_xlas_own_estimates_come_with_the_module():
+    environment = dict(os.environ, XLA_FLAGS="--xla_gpu_autotune_level=0", JAX_PLATFORMS="cpu")
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "sol_latency_estimator=10"}
+    arguments = [sys.executable, "-c", textwrap.dedent(ESTIMATED), str(ROOT / "benchmarks")]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "done", done.stderr[-2000:]
+    (written,) = (json.loads(line) for line in done.stderr.splitlines() if line.startswith("{"))
+    kernels, collectives = robustness_jax.costs_of(done.stderr)
+    both = {
+        name: (us * 1000, (kernels | collectives)[name])
+        for name, us in written.items()
+        if name in kernels | collectives
+    }
+    assert len(both.keys() & collectives.keys()) > 2 and len(both) > 20, both
+    for name, (ours, theirs) in both.items():
+        assert ours == pytest.approx(theirs, rel=1e-4, abs=1.5), name

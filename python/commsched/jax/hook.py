@@ -16,6 +16,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import os
 import pathlib
 import threading
 import warnings
@@ -34,6 +35,12 @@ LIBRARY = "xla_cuda_plugin.so"
 # At most this many reports are kept, the newest ones.
 MAX_REPORTS = 10_000
 
+# The flag with which XLA writes its own estimates of times into modules, and what its error says of flags that it does
+# not know.
+ESTIMATES = "xla_gpu_collect_cost_model_stats"
+UNKNOWN_FLAG = f"No such compile option: '{ESTIMATES}'"
+# The flag with which XLA decides by a profile.
+PROFILE = "xla_gpu_pgle_profile_file_or_directory_path"
 # The event that jax tells its listeners of when XLA has compiled a module.
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -47,6 +54,7 @@ _agreement: tuple[str, float] = ("compare", 600.0)
 _paused = 0
 _wrapped = False
 _keyed = False
+_has_estimates = True
 _reports: list[dict] = []
 _warned: set[str] = set()
 # Plugins stay loaded for as long as the process runs.
@@ -78,7 +86,9 @@ def install(
             is compiled once more with less memory for the search, and then in XLA's own order.
         effort: steps of the search per computation. None leaves it to the library.
         objective: what the search minimizes. "robust": the makespan, and among answers within 0.1 % of it the one that
-            loses least if collectives take 0.75 to 2 times as long; "regret": that alone; "makespan": that alone.
+            loses least if collectives take 0.75 to 2 times as long; "regret": that alone; "makespan": that alone. With
+            the first two, no program is taken that is slower than XLA's by more than 1 % if XLA's own estimates of
+            kernels and collectives are right, unless a limit below XLA's own peak is asked for.
         donation: "keep" keeps the donations of a scheduled module: XLA's backend compiles it by itself. "drop" hands
             the module back to the compilation that XLA is in, which forgets them.
         loops: "keep" compiles loops with the flags that the program has. "pipeline" lets XLA's collective pipeliner run
@@ -238,6 +248,13 @@ def _wrap_compiler() -> None:
         backend: Any, computation: Any, devices: Any, options: Any, callbacks: Any, placement: Any, *rest: Any
     ) -> Any:
         def compile_once() -> Any:
+            with _estimates_in(options) as asks:
+                try:
+                    return compile_or_get_cached(backend, computation, devices, options, callbacks, placement, *rest)
+                except Exception as error:
+                    if not (asks and UNKNOWN_FLAG in str(error)):
+                        raise
+            _miss_estimates()
             return compile_or_get_cached(backend, computation, devices, options, callbacks, placement, *rest)
 
         choice, timeout = _agreement
@@ -255,6 +272,31 @@ def _wrap_compiler() -> None:
         )
 
     compiler.compile_or_get_cached = compile_alike
+
+
+@contextlib.contextmanager
+def _estimates_in(options: Any) -> Iterator[bool]:
+    """Asks XLA for its own estimates, in the options of one compilation, if the objective needs them and the user has
+    not set the flag. Says whether it does. XLA decides by a profile where there is one, and finds it by a fingerprint
+    of the module, in which estimates would count."""
+    given = list(getattr(options, "env_option_overrides", []))
+    wanted = _current is not None and json.loads(_current)["objective"] != "makespan" and _has_estimates
+    has_profile = PROFILE in os.environ.get("XLA_FLAGS", "") or PROFILE in dict(given)
+    if not wanted or has_profile or ESTIMATES in dict(given) or not hasattr(options, "env_option_overrides"):
+        yield False
+        return
+    options.env_option_overrides = [*given, (ESTIMATES, True)]
+    try:
+        yield True
+    finally:
+        options.env_option_overrides = given
+
+
+def _miss_estimates() -> None:
+    """Asks no more for what this version of XLA does not have."""
+    global _has_estimates
+    _has_estimates = False
+    _warn_once(f"this version of XLA has no flag {ESTIMATES}, so schedules are not compared by XLA's own costs")
 
 
 def _extend_cache_key() -> None:

@@ -105,8 +105,8 @@ static int64_t convolutionFlops(const HloInstruction &call, const HloComputation
   return features > 0 ? multiply(multiply(2, output->numElements()), kernel->numElements() / features) : 0;
 }
 
-HloCosts::HloCosts(const HloModule &module, const CostModel &model, const StringMap<Ns> *times)
-    : module(module), model(model), times(times), flopsOf(module.computations.size(), 0),
+HloCosts::HloCosts(const HloModule &module, const CostModel &model, OtherTimes other)
+    : module(module), model(model), other(other), flopsOf(module.computations.size(), 0),
       elementOf(module.computations.size(), ElementType::BF16), readOf(module.computations.size()),
       writtenOf(module.computations.size(), -1) {
   for (int32_t at : module.calleesFirst) {
@@ -133,8 +133,7 @@ HloCosts::HloCosts(const HloModule &module, const CostModel &model, const String
   }
 }
 
-/// A backend's configuration. Null if it is not JSON, or if its brackets could exhaust the parser's stack.
-static json::Value parseConfig(StringRef config) {
+json::Value commsched::hlo::parseConfig(StringRef config) {
   constexpr size_t kMaxBrackets = 1000; // XLA's have about ten.
   if (config.count('[') + config.count('{') > kMaxBrackets)
     return nullptr;
@@ -227,15 +226,32 @@ KernelCost HloCosts::ofKernel(const HloInstruction &instruction, const HloComput
       return {};
   KernelWork work = workOf(instruction, parent);
   KernelCost cost = priced(work);
-  if (const OpTime *entry = findEntry(instruction)) {
-    cost.time = model.timeOf(*entry);
+  const OpTime *entry = findEntry(instruction);
+  const std::optional<Ns> estimate = estimates() ? estimates()->ofKernel(instruction.name) : std::nullopt;
+  if (entry || estimate) {
+    cost.time = mixed(entry ? model.timeOf(*entry) : cost.time, estimate);
     if (model.contention().any())
       cost.demand = model.contention().ofKernel(work.flops > 0, work.bytes, cost.time);
-    cost.isMeasured = true;
-    return cost;
   }
-  cost.isUnknown = work.flops == 0 && (instruction.is("custom-call") || instruction.is("convolution"));
+  cost.isMeasured = entry != nullptr;
+  cost.isUnknown = !entry && work.flops == 0 && (instruction.is("custom-call") || instruction.is("convolution"));
   return cost;
+}
+
+Ns HloCosts::mixed(Ns time, std::optional<Ns> estimate) const {
+  if (!estimate)
+    return time;
+  return mulDiv(time, kPermille - other.mix.xlaPermille, kPermille) +
+         mulDiv(*estimate, other.mix.xlaPermille, kPermille);
+}
+
+Ns HloCosts::timeOf(const CollectiveCost &like, StringRef name, Bytes bytes, int64_t parts) const {
+  const Ns time = (*like.curve)(bytes, parts);
+  if (other.mix.isModel())
+    return time;
+  const std::optional<Ns> estimate =
+      estimates() ? estimates()->ofCollective(name, like.kind, like.shape, bytes) : std::nullopt;
+  return scaleTime(mixed(time, estimate), other.mix.scale);
 }
 
 KernelCost HloCosts::ofAsyncKernel(const HloInstruction &start) const {
@@ -254,8 +270,8 @@ KernelCost HloCosts::ofCopy(Bytes bytes) const { return priced({0, multiply(2, b
 std::optional<Ns> HloCosts::givenTime(StringRef name) const {
   if (!hasGivenTimes())
     return std::nullopt;
-  auto found = times->find(name);
-  return found == times->end() ? std::nullopt : std::optional(found->second);
+  auto found = other.given->find(name);
+  return found == other.given->end() ? std::nullopt : std::optional(found->second);
 }
 
 const HloInstruction *HloCosts::wrappedBy(const HloInstruction *start) const {
@@ -340,7 +356,7 @@ Expected<std::optional<CollectiveCost>> HloCosts::ofCollective(const HloInstruct
     cost.bytes = multiply(cost.bytes, cost.shape.ranks);
   cost.element = elementTypeOf(static_cast<int32_t>(element));
   cost.curve = model.curve(*kind, cost.shape, cost.element);
-  cost.time = (*cost.curve)(cost.bytes, std::max<int64_t>(parts, 1));
+  cost.time = timeOf(cost, instruction.name, cost.bytes, std::max<int64_t>(parts, 1));
   if (model.contention().any())
     cost.demand = model.contention().ofCollective(*kind, cost.bytes, cost.shape, cost.time);
   return cost;

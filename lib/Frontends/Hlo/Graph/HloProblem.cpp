@@ -227,10 +227,11 @@ MergeKey Loader::mergeKeyOf(NodeId start) const {
   key.ranks = static_cast<int32_t>(collective.shape.ranks);
   // Buckets may not overflow sums either.
   Ns largest = kMaxTotalNs / 8 / std::max<NodeId>(problem.size(), 1);
-  key.cost = [curve = collective.curve, largest](Bytes bytes) { return std::min((*curve)(bytes), largest); };
-  key.groupCost = [curve = collective.curve, largest](Bytes bytes, int32_t members) {
-    return std::min((*curve)(bytes, members), largest);
+  auto timeOf = [costs = &costs, collective, largest](Bytes bytes, int32_t members) {
+    return std::min(costs->timeOf(collective, "", bytes, members), largest);
   };
+  key.cost = [timeOf](Bytes bytes) { return timeOf(bytes, 1); };
+  key.groupCost = timeOf;
   if (problem.hasContention()) {
     const ContentionModel *model = &costs.contention();
     key.demand = [model, kind = key.kind, shape = collective.shape](Bytes bytes, Ns time) {

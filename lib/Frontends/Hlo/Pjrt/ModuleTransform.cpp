@@ -14,6 +14,7 @@
 #include "CommSched/Frontends/Hlo/Pjrt/PjrtTransform.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "Hlo/Schedule/HloTemporaries.h"
+#include "SecondOpinion.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace llvm;
@@ -191,6 +192,23 @@ static TransformResult scheduleFastest(const HloModule &module, const TransformO
   return transformed;
 }
 
+/// An answer that XLA's own costs do not contradict, if they are in the module and the objective asks for one. Where
+/// the module may need less memory than XLA's order does, that order is no alternative.
+static Expected<TransformResult> heedXla(const HloModule &module, const TransformOptions &options,
+                                         TransformResult result) {
+  const HloOptions &asked = options.schedule;
+  if (asked.objective == Objective::Makespan || asked.shuffle || asked.measureOnly || asked.memory.limit ||
+      asked.memory.ppm < 0)
+    return std::move(result);
+  Expected<XlaEstimates> estimates = XlaEstimates::readFrom(module, *options.model);
+  if (!estimates)
+    return estimates.takeError();
+  if (estimates->empty())
+    return std::move(result);
+  return replaceIfXlaDisagrees(module, options, *estimates, std::move(result),
+                               [&](const TransformOptions &other) { return scheduleFastest(module, other); });
+}
+
 /// Adds what pipelined loops would gain.
 static Error addLoops(const HloModule &given, const TransformOptions &options, TransformResult &result) {
   std::optional<HloModule> written;
@@ -216,6 +234,10 @@ TransformResult commsched::hlo::transformModule(StringRef bytes, const Transform
   TransformResult result = scheduleFastest(*module, options);
   if (!result.report.get("makespan_ns"))
     return result;
+  if (Expected<TransformResult> answer = heedXla(*module, options, std::move(result)))
+    result = std::move(*answer);
+  else
+    return {"", keptReport(module->name, toString(answer.takeError()))};
   result.donated = donatedBytes(*module);
   result.report["donated_bytes"] = result.donated;
   if (!options.schedule.shuffle && !options.schedule.measureOnly)

@@ -36,8 +36,10 @@ namespace {
 class ModuleScheduler {
 public:
   ModuleScheduler(const HloModule &module, const CostModel &model, const HloOptions &options)
-      : module(module), costs(module, model, &options.times), options(options), carried(module.computations.size()),
-        callees(module.computations.size()), mergeKeys(module.computations.size()), counts(countRuns(module)) {}
+      : module(module), costs(module, model, {&options.times, options.estimates, options.judgedBy}),
+        plannedCosts(module, model, {nullptr, options.estimates, options.plannedBy}), options(options),
+        carried(module.computations.size()), callees(module.computations.size()),
+        plannedCallees(module.computations.size()), mergeKeys(module.computations.size()), counts(countRuns(module)) {}
 
   Error run(HloResult &result);
 
@@ -51,17 +53,23 @@ private:
   Error solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result);
   /// The limit on the peak of a computation whose given order has the peak `given`.
   Bytes limitOf(Bytes given, bool isEntry) const;
-  Schedule search(const LoadedComputation &loaded, Bytes limit) const;
+  Schedule search(const Problem &problem, Bytes limit) const;
+  Expected<Schedule> searchPlanned(const Problem &problem, Bytes limit) const;
   Error explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
                       ComputationResult &result);
   void forecastLoop(const HloGraph &graph, const LoadedComputation &loaded, const ComputationResult &result);
 
+  /// Whether orders are searched with other costs than those they are judged by.
+  bool plansOtherwise() const { return !options.plannedBy.isModel(); }
+
   const HloModule &module;
-  HloCosts costs;
+  HloCosts costs, plannedCosts;
   const HloOptions &options;
-  /// Indexed by computation.
+  /// Indexed by computation. The last: with times by `plannedCosts`, if orders are searched with them.
   std::vector<Carried> carried;
-  std::vector<CalleeWork> callees;
+  std::vector<CalleeWork> callees, plannedCallees;
+  /// The computation that is searched now by `plannedCosts`; null if it is not.
+  const Problem *planned = nullptr;
   /// Indexed by computation: what may be merged, with its keys by start.
   std::vector<std::vector<CollectivePair>> pairs;
   std::vector<MergeKeys> mergeKeys;
@@ -194,8 +202,29 @@ static std::string reasonToReject(const Schedule &schedule, Bytes limit, Bytes a
   return schedule.makespan >= schedule.inputMakespan || schedule.peak > limit ? "no faster order was found" : "";
 }
 
-Schedule ModuleScheduler::search(const LoadedComputation &loaded, Bytes limit) const {
-  const Problem &problem = loaded.problem;
+/// An answer of a problem that differs in its costs alone, as one of `problem`.
+static Expected<Schedule> carriedOver(const Problem &problem, Schedule answer) {
+  if (answer.isExpanded()) {
+    Expected<ExpandedProblem> expanded = expandBuckets(problem, answer.buckets);
+    if (!expanded)
+      return expanded.takeError();
+    answer.expanded = std::move(*expanded);
+  }
+  measure(problem, answer);
+  answer.claims = {answer.makespan, answer.peak};
+  answer.leastOrder = answer.leastSchedule = std::nullopt;
+  answer.scales.clear();
+  answer.regretPpm = std::nullopt;
+  return std::move(answer);
+}
+
+Expected<Schedule> ModuleScheduler::searchPlanned(const Problem &problem, Bytes limit) const {
+  if (!planned)
+    return search(problem, limit);
+  return carriedOver(problem, search(*planned, limit));
+}
+
+Schedule ModuleScheduler::search(const Problem &problem, Bytes limit) const {
   ScheduleOptions search;
   search.memory.limit = limit;
   search.bucketing = !problem.mergeKeys.empty();
@@ -222,7 +251,10 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
     return Error::success();
   }
   const Bytes limit = result.limit - mulDiv(result.limit, options.squeezePpm, kMillion);
-  Schedule schedule = result.keepReason.empty() ? search(loaded, limit) : keepOrder(problem);
+  Expected<Schedule> found = result.keepReason.empty() ? searchPlanned(problem, limit) : keepOrder(problem);
+  if (!found)
+    return found.takeError();
+  Schedule schedule = std::move(*found);
   if (!schedule.defect.empty())
     return createStringError("the solver's answer for '" + graph.computation().name +
                              "' does not hold: " + schedule.defect);
@@ -241,6 +273,12 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
       result.sequence = graph.instructionsInOrder(schedule.order);
     if (options.buckets)
       merged.push_back(mergedOrder(graph, result.computation, schedule, pairs[result.computation]));
+  }
+  if (planned) {
+    Expected<Schedule> played = carriedOver(*planned, schedule);
+    if (!played)
+      return played.takeError();
+    plannedCallees[result.computation].after = played->makespan;
   }
   result.makespanAfter = schedule.makespan;
   result.exposedAfter = simulate(schedule.carriedOut(problem), schedule.order).exposedTotal + loaded.exposedInCallees;
@@ -330,8 +368,18 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   Expected<LoadedComputation> after = loadComputation(graph, costs, callees, CalleeCost::After, isEntry, keys);
   if (!after)
     return after.takeError();
+  std::optional<LoadedComputation> otherwise;
+  if (plansOtherwise()) {
+    Expected<LoadedComputation> loaded =
+        loadComputation(graph, plannedCosts, plannedCallees, CalleeCost::After, isEntry, keys);
+    if (!loaded)
+      return loaded.takeError();
+    otherwise = std::move(*loaded);
+    planned = &otherwise->problem;
+  }
   if (Error error = solve(graph, *after, result))
     return std::move(error);
+  planned = nullptr;
   if (forecast)
     forecastLoop(graph, *after, result);
 
@@ -343,6 +391,9 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   callees[index].exposedAfter = result.exposedAfter;
   callees[index].peakBefore = result.peakBefore;
   callees[index].peakAfter = result.peakAfter;
+  const Ns plannedAfter = plannedCallees[index].after;
+  plannedCallees[index] = callees[index];
+  plannedCallees[index].after = plannedAfter;
   return std::move(result);
 }
 

@@ -20,6 +20,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "RewriteCollectives.h"
+#include "CommSched/Frontends/Hlo/Graph/XlaEstimates.h"
 #include "Hlo/Graph/HloGraph.h"
 #include "Hlo/Reader/HloFields.h"
 #include "Hlo/Reader/WireFormat.h"
@@ -144,9 +145,16 @@ bool hasOwnKernel(const HloInstruction &start) {
 constexpr uint32_t kOwnFields[] = {instruction_field::kName, instruction_field::kShape, instruction_field::kId,
                                    instruction_field::kOperands};
 
+/// The fields of an instruction that others like it share, with another shape. XLA's estimate of its time is not
+/// theirs.
 std::string withShape(StringRef instruction, StringRef shape) {
   std::string fields = withoutFields(instruction, kOwnFields);
   writeBytes(instruction_field::kShape, shape, fields);
+  StringRef config = fieldOf(instruction, instruction_field::kBackendConfig);
+  if (std::string kept = withoutEstimates(config); kept != config) {
+    fields = withoutFields(fields, {instruction_field::kBackendConfig});
+    writeBytes(instruction_field::kBackendConfig, kept, fields);
+  }
   return fields;
 }
 
@@ -350,7 +358,8 @@ Expected<std::string> commsched::hlo::mergeKeyOf(const HloModule &module, int32_
     return groups.takeError();
   if (hasOwnKernel(start))
     return "";
-  std::string key = (start.opcode + "|" + collective.opcode + "|" + start.backendConfig + "|").str();
+  std::string key = (start.opcode + "|" + collective.opcode + "|").str() + withoutEstimates(start.backendConfig) + "|" +
+                    withoutEstimates(collective.backendConfig) + "|";
   key += std::to_string(module.computations[computation].instructions[start.operands.front()].shape.elementType);
   key += collective.channel > 0 ? "|channel|" : "|";
   for (ArrayRef<int64_t> group : *groups) {
@@ -373,7 +382,8 @@ Expected<std::string> commsched::hlo::mergeKeyOf(const HloModule &module, int32_
                                     instruction_field::kReplicaGroups,
                                     instruction_field::kDeviceList,
                                     instruction_field::kIotaDeviceList,
-                                    instruction_field::kMeshGroups};
+                                    instruction_field::kMeshGroups,
+                                    instruction_field::kBackendConfig};
   key += "|" + withoutFields(collective.bytes, kCompared);
   if (pair.body >= 0)
     key += "|" + withoutFields(start.bytes, kCompared);

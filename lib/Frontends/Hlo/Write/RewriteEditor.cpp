@@ -21,11 +21,11 @@ using namespace commsched;
 using namespace commsched::hlo;
 
 /// xla::PrimitiveType TUPLE.
-static constexpr int64_t kTuple = 13;
+static constexpr int64_t kTupleElementType = 13;
 
 std::string commsched::hlo::writeTupleShape(ArrayRef<StringRef> elements) {
   std::string shape;
-  writeInteger(shape_field::kElementType, kTuple, shape);
+  writeInteger(shape_field::kElementType, kTupleElementType, shape);
   for (StringRef element : elements)
     writeBytes(shape_field::kTupleShapes, element, shape);
   return shape;

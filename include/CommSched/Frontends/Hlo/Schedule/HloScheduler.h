@@ -13,6 +13,7 @@
 #ifndef COMMSCHED_FRONTENDS_HLO_SCHEDULE_HLOSCHEDULER_H
 #define COMMSCHED_FRONTENDS_HLO_SCHEDULE_HLOSCHEDULER_H
 
+#include "CommSched/Frontends/Hlo/Graph/XlaEstimates.h"
 #include "CommSched/Frontends/Hlo/Reader/HloModule.h"
 #include "CommSched/Machine/CostModel.h"
 #include "CommSched/Machine/CostTimes.h"
@@ -42,6 +43,12 @@ struct HloOptions {
   /// Times of instructions by name, ns, in place of those of the model. They judge an order with other costs than those
   /// that it was made with.
   llvm::StringMap<Ns> times = {};
+  /// XLA's own estimates, for `plannedBy` and `judgedBy`; not owned; null: there are none.
+  const XlaEstimates *estimates = nullptr;
+  /// The costs that orders and buckets are searched with.
+  CostMix plannedBy;
+  /// The costs of times and bounds in the result, and those that decide whether an answer is faster.
+  CostMix judgedBy;
   /// If not empty, every computation keeps its order for this reason; bounds are computed nevertheless.
   std::string keepReason;
   /// The growth of XLA's temporaries that is always allowed, bytes: holes between small buffers do not matter.

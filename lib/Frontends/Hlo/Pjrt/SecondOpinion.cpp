@@ -1,0 +1,131 @@
+//===- SecondOpinion.cpp - Schedules that XLA's own costs do not contradict -------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "SecondOpinion.h"
+#include "CommSched/Scheduling/Lenses/Robust.h"
+#include "CommSched/Support/Arithmetic.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+using namespace commsched;
+using namespace commsched::hlo;
+
+namespace {
+
+constexpr int32_t kModel = 0, kMean = kPermille / 2, kXla = kPermille;
+
+/// The times of one module at kPlayedScales, ns: first by the model, then by XLA's costs.
+using Times = std::vector<Ns>;
+
+/// The place of the time by XLA's costs as they are.
+constexpr size_t kByXla = std::size(kPlayedScales) + 1;
+static_assert(kPlayedScales[kByXla - std::size(kPlayedScales)] == kScaleOne);
+
+Expected<Times> play(const HloModule &module, const TransformOptions &options, const XlaEstimates &estimates) {
+  HloOptions judge;
+  judge.measureOnly = true;
+  judge.estimates = &estimates;
+  Times times;
+  for (int32_t share : {kModel, kXla})
+    for (CostScale scale : kPlayedScales) {
+      judge.judgedBy = {share, scale};
+      Expected<HloResult> result = scheduleModule(module, *options.model, judge);
+      if (!result)
+        return result.takeError();
+      times.push_back(result->entry().makespanAfter);
+    }
+  return std::move(times);
+}
+
+bool isSlower(const Times &answer, const Times &given) {
+  return any_of(zip_equal(answer, given), [](const auto &at) {
+    const auto &[time, before] = at;
+    return compareProducts(time, kPermille, before, kPermille + kLossPermille) > 0;
+  });
+}
+
+class Chooser {
+public:
+  Chooser(const HloModule &module, const TransformOptions &options, const XlaEstimates &estimates)
+      : module(module), options(options), estimates(estimates) {}
+
+  Expected<TransformResult> run(TransformResult first, ScheduleModule schedule) {
+    Expected<Times> times = play(module, options, estimates);
+    if (!times)
+      return times.takeError();
+    given = std::move(*times);
+    if (first.module.empty())
+      return describe(std::move(first), given);
+    Expected<std::optional<TransformResult>> taken = offer(std::move(first));
+    for (const TransformOptions &other : otherSettings()) {
+      if (!taken || *taken)
+        break;
+      if (TransformResult answer = schedule(other); !answer.module.empty())
+        taken = offer(std::move(answer));
+    }
+    if (!taken)
+      return taken.takeError();
+    if (*taken)
+      return std::move(**taken);
+    TransformOptions kept = options;
+    kept.rewrite = {false, false};
+    kept.schedule.keepReason = "every faster order that was found is slower than the given one by XLA's costs";
+    return describe(schedule(kept), given);
+  }
+
+private:
+  /// Describes an answer if it is nowhere slower than the given module; returns none if it is.
+  Expected<std::optional<TransformResult>> offer(TransformResult answer) {
+    Expected<HloModule> read = readModule(answer.module);
+    if (!read)
+      return read.takeError();
+    Expected<Times> times = play(*read, options, estimates);
+    if (!times)
+      return times.takeError();
+    if (isSlower(*times, given))
+      return std::nullopt;
+    return describe(std::move(answer), *times);
+  }
+
+  std::vector<TransformOptions> otherSettings() const {
+    std::vector<TransformOptions> settings;
+    // What the mean of both finds is usually good by either.
+    const bool rewrites = options.rewrite.buckets || options.rewrite.asynchronous;
+    for (bool keepsCollectives : {false, true})
+      for (int32_t share : {kMean, kXla, kModel}) {
+        // The first answer was the one by the model.
+        if (keepsCollectives ? !rewrites : share == kModel)
+          continue;
+        TransformOptions &other = settings.emplace_back(options);
+        other.schedule.estimates = &estimates;
+        other.schedule.plannedBy = {share};
+        if (keepsCollectives)
+          other.rewrite = {false, false};
+      }
+    return settings;
+  }
+
+  TransformResult describe(TransformResult answer, const Times &times) const {
+    answer.report["makespan_by_xla_ns"] = json::Object{{"before", given[kByXla]}, {"after", times[kByXla]}};
+    return answer;
+  }
+
+  const HloModule &module;
+  const TransformOptions &options;
+  const XlaEstimates &estimates;
+  Times given;
+};
+
+} // namespace
+
+Expected<TransformResult> commsched::hlo::replaceIfXlaDisagrees(const HloModule &module,
+                                                                const TransformOptions &options,
+                                                                const XlaEstimates &estimates, TransformResult first,
+                                                                ScheduleModule schedule) {
+  return Chooser(module, options, estimates).run(std::move(first), schedule);
+}
