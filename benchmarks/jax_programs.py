@@ -67,7 +67,7 @@ def mesh_of(config: Config) -> Mesh:
     return Mesh(devices, ("data", "model"))
 
 
-def _parameters(c: Config) -> dict[str, tuple[tuple[int, ...], P]]:
+def parameters_of(c: Config) -> dict[str, tuple[tuple[int, ...], P]]:
     """Of each parameter of a layer: its shape and how it is sharded."""
     head = c.width // c.heads
     kv = c.kv_heads * head
@@ -97,7 +97,7 @@ def _parameters(c: Config) -> dict[str, tuple[tuple[int, ...], P]]:
     return result
 
 
-def _norm(x: jax.Array, scale: jax.Array) -> jax.Array:
+def norm(x: jax.Array, scale: jax.Array) -> jax.Array:
     y = x.astype(jnp.float32)
     return (y * jax.lax.rsqrt((y * y).mean(-1, keepdims=True) + 1e-5)).astype(x.dtype) * scale
 
@@ -113,7 +113,7 @@ def _attention(c: Config, p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
     return jnp.einsum("bgqst,btgh->bsgqh", weights, v).reshape(b, s, c.width) @ p["wo"]
 
 
-def _experts(c: Config, mesh: Mesh, p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+def experts(c: Config, mesh: Mesh, p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
     """Every rank of the axis `model` has some experts. Tokens travel by all-to-all, in slots of equal capacity."""
 
     def local(x, router, w1, w2):
@@ -149,11 +149,11 @@ def training_step(c: Config) -> tuple[Any, tuple[Any, ...]]:
     def layer(x, p):
         x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, activations))
         if c.attention:
-            x = x + _attention(c, p, _norm(x, p["norm1"]))
+            x = x + _attention(c, p, norm(x, p["norm1"]))
         x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, activations))
-        y = _norm(x, p["norm2"])
+        y = norm(x, p["norm2"])
         if c.kind == "moe":
-            return x + _experts(c, mesh, p, y)
+            return x + experts(c, mesh, p, y)
         return x + (jax.nn.silu(y @ p["w1"]) * (y @ p["w3"])) @ p["w2"]
 
     def loss(params, tokens, targets):
@@ -177,9 +177,9 @@ def training_step(c: Config) -> tuple[Any, tuple[Any, ...]]:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
 
     if c.scanned:
-        layers: Any = {k: abstract((c.layers, *s), P(None, *spec)) for k, (s, spec) in _parameters(c).items()}
+        layers: Any = {k: abstract((c.layers, *s), P(None, *spec)) for k, (s, spec) in parameters_of(c).items()}
     else:
-        layers = [{k: abstract(s, spec) for k, (s, spec) in _parameters(c).items()} for _ in range(c.layers)]
+        layers = [{k: abstract(s, spec) for k, (s, spec) in parameters_of(c).items()} for _ in range(c.layers)]
     params = {
         "embedding": abstract((c.vocabulary, c.width), P("data", "model")),
         "layers": layers,

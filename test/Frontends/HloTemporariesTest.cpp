@@ -51,6 +51,14 @@ public:
   int64_t join(StringRef name, int64_t first, int64_t second, int64_t size) {
     return builder.add(name, "concatenate", f32({size}), {first, second}, dimensions({0}));
   }
+  int64_t triple(StringRef name, int64_t operand) {
+    return builder.add(name, "custom-call", tuple({f32({1024}), f32({1024}), f32({1024})}), {operand}, target("make"));
+  }
+  int64_t element(StringRef name, int64_t operand, int64_t index) {
+    std::string bytes;
+    writeInteger(instruction_field::kTupleIndex, index, bytes);
+    return builder.add(name, "get-tuple-element", f32({1024}), {operand}, bytes);
+  }
   std::string serialize() const { return builder.serialize(); }
 
   int64_t x = 0;
@@ -102,6 +110,18 @@ TEST(HloTemporaries, Results) {
   int64_t a = late.kernel("a", late.x);
   late.join("r", a, late.kernel("b", a), 1024);
   EXPECT_EQ(temporaries(late), 2 * kArray);
+}
+
+// Tests that who takes an element of a tuple does not keep the others, as in XLA, where a gradient that a fusion makes
+// beside something large is taken long after that.
+TEST(HloTemporaries, Elements) {
+  Program program(Kernels::Reversing);
+  int64_t t = program.triple("t", program.x);
+  int64_t a = program.join("a", program.element("e", t, 0), program.element("f", t, 1), 1024);
+  int64_t b = program.kernel("b", a);
+  program.join("r", b, program.element("g", t, 2), 1024);
+  // The third element all the time, the second one and then b, and a. The first one is where r is going to be.
+  EXPECT_EQ(temporaries(program), 3 * kArray);
 }
 
 // Tests that an order is counted as it is given, and that a limit refuses one that needs more.

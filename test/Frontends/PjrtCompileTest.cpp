@@ -523,6 +523,30 @@ TEST_F(PjrtCompile, KeepsTheLimitOnTemporaries) {
     }
 }
 
+// Tests that XLA's own order is checked, too, if no faster one was found: a search with less memory follows, and then a
+// message with XLA's number.
+TEST_F(PjrtCompile, SaysThatXlasOrderIsAboveTheLimit) {
+  constexpr int64_t kLimit = 1 << 30;
+  const TransformOptions options = limitedTo(kLimit, "keep");
+  const std::string best = transformModule(test::readInput("small-scan.pb"), options).module;
+  ASSERT_TRUE(transformModule(best, options).module.empty());
+  setTransformOptions(options);
+  for (auto run : {compile, compileForClient}) {
+    behaviour.formats.clear();
+    behaviour.temporaries = {kLimit + 2, kLimit + 2};
+    EXPECT_TRUE(run(best).module == best);
+    EXPECT_EQ(behaviour.formats, (Formats{"mlir", "mlir"}));
+    json::Object report = takeReport();
+    EXPECT_EQ(
+        report.getString("kept_because")->str(),
+        "no faster order was found; XLA's own needs 1073741826 bytes for temporaries, and the limit is 1073741824");
+    EXPECT_TRUE(report.get("makespan_ns"));
+    behaviour.temporaries = {kLimit};
+    run(best);
+    EXPECT_EQ(takeReport().getString("kept_because")->str(), "no faster order was found");
+  }
+}
+
 // Tests that the second search has less memory: the more XLA's temporaries are above the limit, the less.
 TEST_F(PjrtCompile, TriesAgainWithLessMemory) {
   auto peakOf = [](const json::Object &report) { return *report.getObject("peak_bytes")->getInteger("after"); };

@@ -134,7 +134,10 @@ void Loader::loadCall(Node &node, const HloInstruction &instruction) {
       std::tie(time, exposed) = std::max(std::pair(time, exposed), std::pair(once, exposedOnce));
     else
       std::tie(time, exposed) = std::pair(time + once, exposed + exposedOnce);
-    node.workspace = std::max(node.workspace, variant == CalleeCost::Before ? callee.peakBefore : callee.peakAfter);
+    Bytes peak = variant == CalleeCost::Before  ? callee.peakBefore
+                 : variant == CalleeCost::After ? callee.peakAfter
+                                                : callee.leastPeak;
+    node.workspace = std::max(node.workspace, peak);
     lanes.insert(callee.lanes.begin(), callee.lanes.end());
     groups.insert(callee.groups.begin(), callee.groups.end());
     node.pinned |= callee.isPinned;

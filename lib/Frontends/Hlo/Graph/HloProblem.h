@@ -30,7 +30,8 @@ struct CalleeWork {
   Ns before = 0, after = 0, bound = 0;
   /// Time that compute waits for collectives in one run, callees included, ns: in the given order and in the new one.
   Ns exposedBefore = 0, exposedAfter = 0;
-  Bytes peakBefore = 0, peakAfter = 0;
+  /// Live bytes, and the lower bound of them.
+  Bytes peakBefore = 0, peakAfter = 0, leastPeak = 0;
   /// Lanes and groups of the asynchronous work in it and in its callees.
   std::set<LaneId> lanes;
   std::set<int32_t> groups;

@@ -176,7 +176,9 @@ static TransformResult scheduleFastest(const HloModule &module, const TransformO
   Expected<HloResult> result = scheduleModule(module, *options.model, options.schedule);
   if (!result)
     return {"", keptReport(module.name, toString(result.takeError()))};
-  if (rewritten && rewritten->result.entry().makespanAfter < result->entry().makespanAfter)
+  const ComputationResult &entry = result->entry();
+  bool staysAbove = !result->isChanged && entry.peakBefore > entry.limit;
+  if (rewritten && (staysAbove || rewritten->result.entry().makespanAfter < entry.makespanAfter))
     return takeRewritten(std::move(*rewritten));
   if (rewritten)
     rewriteRefusal = "other collectives are not faster";
@@ -218,7 +220,10 @@ static Error addLoops(const HloModule &given, const TransformOptions &options, T
       return read.takeError();
     written = std::move(*read);
   }
-  Expected<LoopForecast> forecast = forecastLoops(written ? *written : given, *options.model, options.schedule);
+  const HloModule &scheduled = written ? *written : given;
+  if (std::optional<Bytes> before = temporariesOf(given), after = temporariesOf(scheduled); before && after)
+    result.report["estimated_temporaries_bytes"] = json::Object{{"before", *before}, {"after", *after}};
+  Expected<LoopForecast> forecast = forecastLoops(scheduled, *options.model, options.schedule);
   if (!forecast)
     return forecast.takeError();
   result.idleInLoops = forecast->idle;

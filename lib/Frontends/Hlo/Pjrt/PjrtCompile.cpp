@@ -227,6 +227,14 @@ std::string describeExcess(const PjrtCompilation &compilation) {
                  compilation.temporaries[0], compilation.temporaries[1], *compilation.limit);
 }
 
+/// Returns true if an order with less memory than the limit may be found: the limit did not bind, so nobody has looked
+/// for one yet.
+bool maySqueeze(const PjrtCompilation &compilation) {
+  const json::Object *peak = compilation.report.getObject("peak_bytes");
+  return compilation.temporaries.size() < 2 && peak &&
+         peak->getInteger("before").value_or(0) <= peak->getInteger("limit").value_or(0);
+}
+
 /// Compiles again while XLA needs more for temporaries than the user's limit: once with less memory for the search, and
 /// then in XLA's own order. Returns XLA's error.
 template <typename Arguments>
@@ -246,11 +254,20 @@ void *keepLimit(Arguments &arguments, PjrtFunction original, PjrtCompilation &co
     compilation.temporaries.push_back(*needed);
     if (*needed <= *compilation.limit)
       return nullptr;
+    if (compilation.isOwnOrder && !maySqueeze(compilation)) {
+      compilation.keepReason =
+          formatv("{0}; XLA's own needs {1} bytes for temporaries, and the limit is {2}",
+                  compilation.report.getString("kept_because").value_or(""), *needed, *compilation.limit);
+      return nullptr;
+    }
     destroy(destroyerOf(arguments), std::exchange(arguments.executable, nullptr));
     if (compilation.temporaries.size() == 2) {
       compilation.isDecided = true;
       compilation.keepReason = describeExcess(compilation);
-      return original(&arguments);
+      void *error = original(&arguments);
+      if (std::optional<int64_t> own = error ? std::nullopt : temporariesOf(arguments))
+        compilation.keepReason += formatv("; XLA's own order needs {0}", *own);
+      return error;
     }
     PjrtCompilation again;
     again.mayPipeline = false;

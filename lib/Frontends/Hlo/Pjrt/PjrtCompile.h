@@ -50,10 +50,12 @@ struct PjrtCompilation {
   std::string module;
   /// The report about the module; empty if the callback has handed it over, or has not seen a module.
   llvm::json::Object report;
-  /// The user's limit on XLA's temporaries, bytes, if there is one and the module has another order than XLA's.
+  /// The user's limit on XLA's temporaries, bytes, if there is one.
   std::optional<int64_t> limit;
-  /// Reduction of the search's limits below the user's, in millionths.
+  /// Reduction of the limit of the search below the user's, in millionths.
   int64_t squeezePpm = 0;
+  /// True if the callback has left the module as it is.
+  bool isOwnOrder = false;
   /// False once the ways to compile loops have been tried.
   bool mayPipeline = true;
   /// The way in which XLA compiles loops now, as LoopAnswer::way.

@@ -89,7 +89,9 @@ void addReport(json::Object report) {
 /// The end of a compilation that the callback has left its report to.
 void finishCompilation(PjrtCompilation compilation) {
   json::Object report = std::move(compilation.report);
-  if (!compilation.keepReason.empty())
+  if (!compilation.keepReason.empty() && compilation.isOwnOrder)
+    report["kept_because"] = compilation.keepReason;
+  else if (!compilation.keepReason.empty())
     report = keptReport(report.getString("module").value_or(""), compilation.keepReason);
   else if (!compilation.module.empty())
     report["donations_kept"] = true;
@@ -150,7 +152,6 @@ void hand(TransformResult result, const TransformOptions &options, PjrtCompilati
           TransformArguments &arguments) {
   const bool isChanged = !result.module.empty();
   if (isOneOfSeveral(result, options, compilation)) {
-    compilation.limit = options.schedule.memory.limit;
     addAnswer(std::move(result), StringRef(arguments.module.data, arguments.module.size), compilation);
     return endCompilation(arguments);
   }
@@ -158,9 +159,9 @@ void hand(TransformResult result, const TransformOptions &options, PjrtCompilati
   if (!compilation.report.empty())
     addReport(std::move(compilation.report));
   compilation.report = std::move(result.report);
+  compilation.isOwnOrder = !isChanged;
   if (!isChanged)
     return;
-  compilation.limit = options.schedule.memory.limit;
   if (!keepsDonations(result, options))
     return returnModule(arguments, std::move(result.module));
   compilation.module = std::move(result.module);
@@ -184,8 +185,10 @@ void transform(void *, void *opaque) {
   }
   if (!options)
     return;
-  if (compilation)
-    options->schedule.squeezePpm = compilation->squeezePpm;
+  if (std::optional<Bytes> &limit = options->schedule.memory.limit; limit && compilation) {
+    compilation->limit = limit;
+    limit = *limit - mulDiv(*limit, compilation->squeezePpm, kMillion);
+  }
   auto begin = std::chrono::steady_clock::now();
   StringRef module(arguments->module.data, arguments->module.size);
   TransformResult result = transformModule(module, *options);

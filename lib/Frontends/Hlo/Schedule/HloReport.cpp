@@ -23,6 +23,7 @@ static json::Object pair(int64_t before, int64_t after) { return json::Object{{"
 static json::Object describe(const HloModule &module, const ComputationResult &one) {
   json::Object peak = pair(one.peakBefore, one.peakAfter);
   peak["limit"] = one.limit;
+  peak["lower_bound"] = one.leastPeak;
   json::Array starts;
   for (const StartReport &start : one.starts) {
     json::Object described{{"name", json::fixUTF8(start.name)},
@@ -66,6 +67,7 @@ json::Object commsched::hlo::describe(const HloModule &module, const HloResult &
   const ComputationResult &entry = result.entry();
   json::Object peak = pair(entry.peakBefore, entry.peakAfter);
   peak["limit"] = entry.limit;
+  peak["lower_bound"] = entry.leastPeak;
   return json::Object{{"module", json::fixUTF8(module.name)},
                       {"changed", result.isChanged},
                       {"signature", signatureOf(module, result)},

@@ -69,18 +69,22 @@ static Expected<std::string> checkAgain(const HloModule &module, const CostModel
 }
 
 /// Searches `split`, which was made of `module`, for an answer for whose temporaries XLA has room. Fails if there is
-/// none that is faster than `plain`. Sets `written` to the answer's module as it is read again.
+/// none that is faster than `plain`, or, if the peak of that is above its limit, none within the limit. Sets `written`
+/// to the answer's module as it is read again.
 static Expected<HloResult> searchSplit(const HloModule &module, const HloModule &split, const CostModel &model,
                                        const HloOptions &options, const HloResult &plain, HloModule &written) {
   const TemporariesLimit temporaries(module, options);
   HloResult result;
+  const ComputationResult &given = plain.entry();
+  const bool isAbove = given.peakBefore > given.limit;
   bool wasFaster = false;
   Expected<bool> fits = searchWithinTemporaries(options, [&](const HloOptions &own) -> Expected<TemporariesOutcome> {
     Expected<HloResult> answer = scheduleModule(split, model, own);
     if (!answer)
       return answer.takeError();
     result = std::move(*answer);
-    if (result.entry().makespanAfter >= plain.entry().makespanAfter)
+    const ComputationResult &entry = result.entry();
+    if (isAbove ? entry.peakAfter > given.limit : entry.makespanAfter >= given.makespanAfter)
       return TemporariesOutcome();
     wasFaster = true;
     Expected<HloModule> read = readModule(result.module);
@@ -93,8 +97,9 @@ static Expected<HloResult> searchSplit(const HloModule &module, const HloModule 
     return fits.takeError();
   if (*fits)
     return std::move(result);
-  return createStringError(wasFaster ? "XLA would need more memory for temporaries with other collectives"
-                                     : "other collectives are not faster");
+  if (wasFaster)
+    return createStringError("XLA would need more memory for temporaries with other collectives");
+  return createStringError(isAbove ? result.entry().keepReason : "other collectives are not faster");
 }
 
 Expected<RewrittenModule> commsched::hlo::rewriteModule(const HloModule &module, const CostModel &model,

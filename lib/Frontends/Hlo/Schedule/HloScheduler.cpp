@@ -15,6 +15,7 @@
 #include "CommSched/Frontends/Hlo/Graph/HloPrices.h"
 #include "CommSched/Scheduling/Answer/Explain.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Bounds/PeakLowerBound.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
@@ -196,9 +197,14 @@ Bytes ModuleScheduler::limitOf(Bytes given, bool isEntry) const {
 
 /// The reason to reject an answer of a search under `limit`; empty if it is taken. A slower answer is taken if the
 /// given order is above the limit that was asked for.
-static std::string reasonToReject(const Schedule &schedule, Bytes limit, Bytes askedFor) {
+static std::string reasonToReject(const Schedule &schedule, Bytes limit, Bytes askedFor, Bytes leastPeak) {
+  if (schedule.inputPeak > askedFor && schedule.peak > limit)
+    return leastPeak > askedFor ? ("no order is within the limit on memory: each has " + Twine(leastPeak) +
+                                   " bytes of temporaries live at once, and the limit is " + Twine(askedFor))
+                                      .str()
+                                : "no order within the limit on memory was found";
   if (schedule.inputPeak > askedFor)
-    return schedule.peak > limit ? "no order within the limit on memory was found" : "";
+    return "";
   return schedule.makespan >= schedule.inputMakespan || schedule.peak > limit ? "no faster order was found" : "";
 }
 
@@ -261,7 +267,7 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
   measure(problem, schedule);
   schedule.limit = result.limit;
   if (result.keepReason.empty())
-    result.keepReason = reasonToReject(schedule, limit, result.limit);
+    result.keepReason = reasonToReject(schedule, limit, result.limit, result.leastPeak);
   if (!result.keepReason.empty()) {
     schedule = keepOrder(problem);
     measure(problem, schedule);
@@ -364,6 +370,8 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   result.bound = bound.makespan;
   result.boundWithinLimit = std::max(bound.makespan, bound.withLimit);
   result.boundArgument = bound.describe(least->problem);
+  if (!options.measureOnly)
+    result.leastPeak = peakLowerBoundWithBuckets(least->problem);
 
   Expected<LoadedComputation> after = loadComputation(graph, costs, callees, CalleeCost::After, isEntry, keys);
   if (!after)
@@ -391,6 +399,7 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   callees[index].exposedAfter = result.exposedAfter;
   callees[index].peakBefore = result.peakBefore;
   callees[index].peakAfter = result.peakAfter;
+  callees[index].leastPeak = result.leastPeak;
   const Ns plannedAfter = plannedCallees[index].after;
   plannedCallees[index] = callees[index];
   plannedCallees[index].after = plannedAfter;

@@ -13,6 +13,7 @@
 
 #include "PeakBound.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Bounds/PeakLowerBound.h"
 #include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -95,7 +96,14 @@ std::vector<Bytes> commsched::mandatoryBytes(const Problem &problem, const Bound
   return live;
 }
 
-Bytes commsched::peakLowerBound(const Problem &problem, const BoundOptions &options) {
-  std::vector<Bytes> live = mandatoryBytes(problem, options, /*bucketing=*/false);
+static Bytes largest(const std::vector<Bytes> &live) {
   return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+}
+
+Bytes commsched::peakLowerBound(const Problem &problem, const BoundOptions &options) {
+  return largest(mandatoryBytes(problem, options, /*bucketing=*/false));
+}
+
+Bytes commsched::peakLowerBoundWithBuckets(const Problem &problem) {
+  return largest(mandatoryBytes(problem, {}, /*bucketing=*/!problem.mergeKeys.empty()));
 }

@@ -83,6 +83,9 @@ struct ComputationResult {
   std::string boundArgument;
   /// Live bytes of temporaries, callees included.
   Bytes peakBefore = 0, peakAfter = 0, limit = 0;
+  /// No order has a lower peak, whatever is merged if the search may merge: by the count of the peaks, in which no
+  /// result is in the place of an operand. 0 if the module is only measured.
+  Bytes leastPeak = 0;
   /// The reason why the computation keeps its order; empty if it was scheduled.
   std::string keepReason;
   /// Kernels whose cost is a guess from their bytes, and loops of unknown length, which count as one iteration.
