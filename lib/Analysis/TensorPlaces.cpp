@@ -174,6 +174,53 @@ static bool isCertainlyBefore(Operation *read, Operation *write, Block *blockOfN
   return around && around != write && (isRunOnce || block == blockOfNames) && around->isBeforeInBlock(write);
 }
 
+/// The results of `op` that may have the storage of destination `index`: for a start, those of its waits.
+static SmallVector<Value> resultsOf(Operation *op, unsigned index) {
+  auto start = dyn_cast<CollectiveOpInterface>(op);
+  if (!start)
+    return isa<FsdpAllGatherCopyInOp>(op) ? SmallVector<Value>(op->getResults())
+                                          : SmallVector<Value>{op->getResult(index)};
+  SmallVector<Value> results;
+  for (Operation *user : start.getCollectiveFuture().getUsers())
+    if (auto wait = dyn_cast<WaitOp>(user))
+      results.push_back(wait.getValues()[index]);
+  return results;
+}
+
+/// The results of `op` that may be in the storage of a class that it writes, and the results of those that write these.
+SmallVector<Value> TensorPlaces::resultsInto(const Class &info, Operation *op) const {
+  SmallVector<Value> results;
+  llvm::SmallPtrSet<Operation *, 4> seen;
+  llvm::SmallVector<std::pair<const Class *, Operation *>> worklist = {{&info, op}};
+  while (!worklist.empty()) {
+    auto [written, writer] = worklist.pop_back_val();
+    if (!seen.insert(writer).second)
+      continue;
+    for (auto [index, dest] : llvm::enumerate(findDestinations(writer))) {
+      if (find(dest->get()) != written)
+        continue;
+      for (Value result : resultsOf(writer, index)) {
+        results.push_back(result);
+        if (const Class *own = find(result); own && own != written)
+          for (Operation *next : own->destinations)
+            worklist.push_back({own, next});
+      }
+    }
+  }
+  return results;
+}
+
+/// Returns true if an operation with memory effects may read a result of the write `first` behind the write `second`
+/// into the same storage.
+bool TensorPlaces::isResultRead(const Class &info, Operation *first, Operation *second) const {
+  return llvm::any_of(resultsInto(info, first), [&](Value result) {
+    const Class *own = find(result);
+    return own && own != &info && llvm::any_of(own->reads, [&](Operation *read) {
+             return read != second && !isCertainlyBefore(read, second, result.getParentBlock());
+           });
+  });
+}
+
 /// Returns true if somebody may read through one of the names of a class what an operation has written there.
 bool TensorPlaces::usesAsPlace(const Class &info) const {
   if (!info.mutations.empty())
@@ -181,9 +228,13 @@ bool TensorPlaces::usesAsPlace(const Class &info) const {
   if (info.destinations.empty())
     return false;
   return info.isCallers || llvm::any_of(info.destinations, [&](Operation *write) {
-           return llvm::any_of(info.reads, [&](Operation *read) {
-             return read != write && !isCertainlyBefore(read, write, info.block);
-           });
+           return llvm::any_of(
+                      info.reads,
+                      [&](Operation *read) { return read != write && !isCertainlyBefore(read, write, info.block); }) ||
+                  // What another write returned is a name of the storage, too, whatever else reads it.
+                  (!info.isMadeByValues && llvm::any_of(info.destinations, [&](Operation *other) {
+                    return other != write && isResultRead(info, other, write);
+                  }));
          });
 }
 
@@ -213,23 +264,12 @@ void TensorPlaces::findClasses() {
     unsigned leader = classes.findLeader(number);
     Class &info = infos[leader];
     info.names.push_back(value);
+    Operation *def = value.getDefiningOp();
+    info.isMadeByValues |= def && !isView(def) && !passesOn(def) && isMemoryEffectFree(def);
     info.block = seen.insert(leader).second || info.block == value.getParentBlock() ? value.getParentBlock() : nullptr;
   }
   for (auto &[leader, info] : infos)
     info.isPlace = usesAsPlace(info);
-}
-
-/// The results of `op` that may have the storage of destination `index`: for a start, those of its waits.
-static SmallVector<Value> resultsOf(Operation *op, unsigned index) {
-  auto start = dyn_cast<CollectiveOpInterface>(op);
-  if (!start)
-    return isa<FsdpAllGatherCopyInOp>(op) ? SmallVector<Value>(op->getResults())
-                                          : SmallVector<Value>{op->getResult(index)};
-  SmallVector<Value> results;
-  for (Operation *user : start.getCollectiveFuture().getUsers())
-    if (auto wait = dyn_cast<WaitOp>(user))
-      results.push_back(wait.getValues()[index]);
-  return results;
 }
 
 /// Joins places with the results that are in their storage, if anything may write the storage while such a result is

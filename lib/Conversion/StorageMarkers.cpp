@@ -17,6 +17,11 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/IntEqClasses.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -92,6 +97,143 @@ static void markCopyIn(FsdpAllGatherCopyInOp copyIn) {
 }
 
 //===-----------------------------------------------------------------------------------------===//
+// Results of calls
+//===-----------------------------------------------------------------------------------------===//
+
+namespace {
+/// Tensors of a function that may share storage, whatever bufferization decides.
+class SharedStorage {
+public:
+  explicit SharedStorage(FunctionOpInterface function) {
+    function->walk([&](Operation *op) { visit(op); });
+  }
+
+  /// Returns whether a tensor may be a constant, which nobody may write.
+  bool mayBeConstant(Value tensor) {
+    return llvm::any_of(constants, [&](Value constant) { return mayShare(tensor, constant); });
+  }
+
+  bool mayShare(Value a, Value b) { return classes.findLeader(numberOf(a)) == classes.findLeader(numberOf(b)); }
+
+private:
+  unsigned numberOf(Value value) {
+    auto [it, isNew] = numbers.try_emplace(value, numbers.size());
+    if (isNew)
+      classes.grow(numbers.size());
+    return it->second;
+  }
+
+  void join(Value a, Value b) {
+    if (a && b && isa<TensorType>(a.getType()) && isa<TensorType>(b.getType()))
+      classes.join(numberOf(a), numberOf(b));
+  }
+
+  void visit(Operation *op) {
+    if (auto branch = dyn_cast<RegionBranchOpInterface>(op)) {
+      RegionBranchSuccessorMapping mapping;
+      branch.getSuccessorOperandInputMapping(mapping);
+      for (auto &[operand, inputs] : mapping)
+        for (Value input : inputs)
+          join(operand->get(), input);
+      return;
+    }
+    if (auto branch = dyn_cast<BranchOpInterface>(op))
+      for (unsigned i = 0; i < op->getNumSuccessors(); ++i) {
+        SuccessorOperands operands = branch.getSuccessorOperands(i);
+        for (auto [index, argument] : llvm::enumerate(op->getSuccessor(i)->getArguments()))
+          join(operands[index], argument);
+      }
+    if (op->hasTrait<OpTrait::ConstantLike>() && isa<TensorType>(op->getResult(0).getType()))
+      constants.push_back(op->getResult(0));
+    auto style = dyn_cast<DestinationStyleOpInterface>(op);
+    for (OpResult result : op->getResults())
+      if (style)
+        join(result, style.getTiedOpOperand(result)->get());
+      else if (auto wait = dyn_cast<WaitOp>(op); wait && wait.getFuture().getDefiningOp<CollectiveOpInterface>())
+        join(result, findDestination(wait, result.getResultNumber()));
+      else if (isa<StorageOpInterface>(op))
+        join(result, getAliasedValue(result));
+      else if (!isa<bufferization::AllocTensorOp, tensor::PadOp, tensor::ConcatOp>(op))
+        joinAll(op, result);
+  }
+
+  static Value findDestination(WaitOp wait, unsigned index) {
+    OperandRange dests = wait.getFuture().getDefiningOp<CollectiveOpInterface>().getCollectiveDests();
+    return index < dests.size() ? dests[index] : Value();
+  }
+
+  /// Of other operations, calls among them, every result may be every operand and every other result.
+  void joinAll(Operation *op, Value result) {
+    for (Value operand : op->getOperands())
+      join(result, operand);
+    if (isa<CallOpInterface>(op))
+      for (Value other : op->getResults())
+        join(result, other);
+  }
+
+  llvm::IntEqClasses classes;
+  llvm::DenseMap<Value, unsigned> numbers;
+  SmallVector<Value> constants;
+};
+} // namespace
+
+/// Upstream lets callers write what a function returns. What may be a constant is copied in front of the return.
+static void copyReturnedConstants(ModuleOp module) {
+  llvm::SetVector<func::FuncOp> called;
+  SymbolTableCollection symbols;
+  module.walk([&](func::CallOp call) {
+    if (auto function = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+        function && !function.isExternal())
+      called.insert(function);
+  });
+  for (func::FuncOp function : called) {
+    SharedStorage shared(function);
+    TensorPlaces places(function);
+    function.walk([&](func::ReturnOp end) {
+      OpBuilder builder(end);
+      for (OpOperand &returned : end->getOpOperands())
+        if (auto type = dyn_cast<RankedTensorType>(returned.get().getType());
+            type && shared.mayBeConstant(returned.get()) && !places.isPlace(returned.get()))
+          returned.set(bufferization::AllocTensorOp::create(builder, end.getLoc(), type, ValueRange(), returned.get()));
+    });
+  }
+}
+
+/// Upstream knows which results of a call are which arguments. That two results may be one tensor, it does not know.
+static void markSharedResults(ModuleOp module) {
+  SymbolTableCollection symbols;
+  module.walk([&](func::CallOp call) {
+    auto function = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+    if (!function || function.isExternal() || llvm::count_if(call.getResultTypes(), llvm::IsaPred<TensorType>) < 2)
+      return;
+    SharedStorage shared(function);
+    SmallVector<SmallVector<Value>> groups(call.getNumResults());
+    function.walk([&](func::ReturnOp end) {
+      for (unsigned i = 0; i < call.getNumResults(); ++i)
+        for (unsigned j = 0; j < call.getNumResults(); ++j)
+          if (i != j && isa<TensorType>(call.getResultTypes()[i]) && isa<TensorType>(call.getResultTypes()[j]) &&
+              shared.mayShare(end.getOperand(i), end.getOperand(j)) &&
+              !llvm::is_contained(groups[i], call.getResult(j)))
+            groups[i].push_back(call.getResult(j));
+    });
+    OpBuilder builder(call->getContext());
+    builder.setInsertionPointAfter(call);
+    SmallVector<std::pair<Value, ComputeOp>> markers;
+    for (auto [result, others] : llvm::zip_equal(call.getResults(), groups)) {
+      if (others.empty())
+        continue;
+      others.insert(others.begin(), result);
+      markers.push_back({result, createMarker(builder, call.getLoc(), kSharedMarker, others, 1)});
+    }
+    for (auto [result, marker] : markers)
+      result.replaceUsesWithIf(marker->getResult(0), [](OpOperand &use) {
+        auto compute = dyn_cast<ComputeOp>(use.getOwner());
+        return !compute || compute.getName() != kSharedMarker;
+      });
+  });
+}
+
+//===-----------------------------------------------------------------------------------------===//
 // Destinations
 //===-----------------------------------------------------------------------------------------===//
 
@@ -110,27 +252,38 @@ static Value followStorage(Value tensor) {
   return tensor;
 }
 
-/// The numbers of the inputs of a collective that are part of its destination.
-static SmallVector<int64_t> findInputsIn(Operation *op, Value dest) {
-  SmallVector<int64_t> inputs;
-  if (auto start = dyn_cast<CollectiveOpInterface>(op))
-    for (auto [index, input] : llvm::enumerate(start.getCollectiveInputs()))
-      if (isa<TensorType>(input.getType()) && followStorage(input) == followStorage(dest))
-        inputs.push_back(static_cast<int64_t>(index));
-  return inputs;
+/// The input of a collective that `dest` may be: of several values, only the one of the same number is read before it
+/// is overwritten. Null if there is none.
+static OpOperand *findInputInPlace(OpOperand &dest) {
+  auto start = dyn_cast<CollectiveOpInterface>(dest.getOwner());
+  if (!start)
+    return nullptr;
+  unsigned index = dest.getOperandNumber() - start.getCollectiveDests().getBeginOperandIndex();
+  OperandRange inputs = start.getCollectiveInputs();
+  return index < inputs.size() ? &start->getOpOperand(inputs.getBeginOperandIndex() + index) : nullptr;
 }
 
-/// Returns whether `op` is certainly the only one that uses the storage of `dest`: an operation of its block that is no
-/// view made it for `op` alone.
-static bool isOnlyUser(Operation *op, Value dest) {
-  Operation *def = dest.getDefiningOp();
-  if (!def || def->getBlock() != op->getBlock() ||
-      llvm::any_of(dest.getUsers(), [&](Operation *user) { return user != op; }))
+/// The number of the input of a collective that is part of this destination of it, if there is one.
+static SmallVector<int64_t> findInputsIn(OpOperand &dest) {
+  OpOperand *input = findInputInPlace(dest);
+  if (!input || !isa<TensorType>(input->get().getType()) || followStorage(input->get()) != followStorage(dest.get()))
+    return {};
+  auto start = cast<CollectiveOpInterface>(dest.getOwner());
+  return {input->getOperandNumber() - start.getCollectiveInputs().getBeginOperandIndex()};
+}
+
+/// Returns whether nothing but this destination certainly uses its storage: an operation of the block that is no view
+/// made it for this one alone.
+static bool isOnlyUse(OpOperand &dest) {
+  Operation *def = dest.get().getDefiningOp();
+  OpOperand *input = findInputInPlace(dest);
+  if (!def || def->getBlock() != dest.getOwner()->getBlock() ||
+      llvm::any_of(dest.get().getUses(), [&](OpOperand &use) { return &use != &dest && &use != input; }))
     return false;
   if (isa<tensor::EmptyOp, bufferization::AllocTensorOp>(def))
     return true;
   auto compute = dyn_cast<ComputeOp>(def);
-  return compute && !compute.getAliasedOperand(cast<OpResult>(dest).getResultNumber());
+  return compute && !compute.getAliasedOperand(cast<OpResult>(dest.get()).getResultNumber());
 }
 
 void commsched::markSharedDestinations(ModuleOp module) {
@@ -138,14 +291,14 @@ void commsched::markSharedDestinations(ModuleOp module) {
   SmallVector<OpOperand *> dests;
   module.walk([&](Operation *op) {
     for (OpOperand *dest : findDestinations(op))
-      if (!places.isPlace(dest->get()) && !isOnlyUser(op, dest->get()))
+      if (!places.isPlace(dest->get()) && !isOnlyUse(*dest))
         dests.push_back(dest);
   });
   for (OpOperand *dest : dests) {
     Operation *op = dest->getOwner();
     OpBuilder builder(op);
     ComputeOp marker = createMarker(builder, op->getLoc(), kDestinationMarker, dest->get(), 1);
-    marker->setDiscardableAttr(kInPlaceInputsAttrName, builder.getDenseI64ArrayAttr(findInputsIn(op, dest->get())));
+    marker->setDiscardableAttr(kInPlaceInputsAttrName, builder.getDenseI64ArrayAttr(findInputsIn(*dest)));
     dest->set(marker->getResult(0));
   }
 }
@@ -165,14 +318,17 @@ bool commsched::isReadInPlace(OpOperand &read, OpOperand &write) {
       start = found;
   if (!start)
     return false;
-  // The wait reads the inputs, too, because they are in flight until then.
-  auto wait = dyn_cast<ComputeOp>(read.getOwner());
-  bool isWait = wait && wait.getName() == kInFlightMarker && llvm::is_contained(wait.getInputs(), marker->getResult(0));
-  if (read.getOwner() != start && !isWait)
-    return false;
+  // The wait reads the inputs, too, because they are in flight until then. A value may be several inputs.
+  unsigned first = start.getCollectiveInputs().getBeginOperandIndex();
+  if (read.getOwner() != start) {
+    auto wait = dyn_cast<ComputeOp>(read.getOwner());
+    if (!wait || wait.getName() != kInFlightMarker || !llvm::is_contained(wait.getInputs(), marker->getResult(0)))
+      return false;
+    first = wait->getNumResults();
+  }
   auto inputs = marker->getAttrOfType<DenseI64ArrayAttr>(kInPlaceInputsAttrName);
-  return inputs && llvm::any_of(inputs.asArrayRef(),
-                                [&](int64_t index) { return start.getCollectiveInputs()[index] == read.get(); });
+  return inputs && read.getOperandNumber() >= first &&
+         llvm::is_contained(inputs.asArrayRef(), int64_t(read.getOperandNumber() - first));
 }
 
 /// The analysis treats the contents of a `tensor.empty` as undefined and would let several of its users share one
@@ -211,6 +367,8 @@ static void protectArguments(ModuleOp module) {
 }
 
 void commsched::insertStorageMarkers(ModuleOp module) {
+  copyReturnedConstants(module);
+  markSharedResults(module);
   markSharedDestinations(module);
   SmallVector<WaitOp> waits;
   SmallVector<FsdpAllGatherCopyInOp> copyIns;

@@ -13,6 +13,7 @@
 #include "CommSched/Analysis/CertainWait.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Analysis/Storage.h"
+#include "CommSched/Analysis/TensorPlaces.h"
 #include "CommSched/Transforms/Passes.h"
 #include "MemoryChoices.h"
 #include "PlaceCheck.h"
@@ -190,7 +191,8 @@ bool areApart(Value a, Value b) {
 /// Visits one block and checks every access to storage in flight.
 class FlightChecker {
 public:
-  explicit FlightChecker(Block &block) : block(block), storage(block), choices(block) {}
+  FlightChecker(Block &block, const TensorPlaces &places)
+      : block(block), places(places), storage(block), choices(block) {}
 
   LogicalResult run() {
     findCertainCompletions();
@@ -202,8 +204,11 @@ public:
         endFlight(start);
       if (auto wait = dyn_cast<WaitOp>(op))
         llvm::for_each(findCompleted(wait), [&](Operation *start) { endFlight(start); });
-      if (auto start = dyn_cast<CollectiveOpInterface>(op))
+      if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
+        if (failed(checkDestinations(start)))
+          result = failure();
         beginFlight(start);
+      }
     }
     return result;
   }
@@ -350,6 +355,29 @@ private:
     return choices.mayBeInUse(value, mayOverlap, [&](Operation *op) { return isCompleteBefore(op, start); });
   }
 
+  /// Checks that no destination of a start may be memory of another destination, or of the input of another value: the
+  /// order in which a backend carries out the values of one start is not defined. Tensors that are values get storage
+  /// of their own from bufferization.
+  LogicalResult checkDestinations(CollectiveOpInterface start) {
+    OperandRange inputs = start.getCollectiveInputs(), dests = start.getCollectiveDests();
+    for (auto [index, dest] : llvm::enumerate(dests)) {
+      if (isa<TensorType>(dest.getType()) && !places.isPlace(dest))
+        continue;
+      auto mayOverlap = [&](Value other) {
+        return llvm::any_of(storage.of(dest), [&](StorageId id) {
+          return llvm::is_contained(storage.of(other), id) && mayBeInUse(dest, {start, other, true}, id);
+        });
+      };
+      for (unsigned other = 0; other < std::max<size_t>(inputs.size(), index); ++other) {
+        bool isRead = other < inputs.size() && other != index && mayOverlap(inputs[other]);
+        if (isRead || (other < index && mayOverlap(dests[other])))
+          return start->emitOpError() << "writes value #" << index << " where " << (isRead ? "input #" : "value #")
+                                      << other << " may be; expected memory of its own for each value";
+      }
+    }
+    return success();
+  }
+
   LogicalResult checkOperand(OpOperand &operand) {
     auto start = dyn_cast<CollectiveOpInterface>(operand.getOwner());
     bool isDest = start && llvm::is_contained(start.getCollectiveDests(), operand.get());
@@ -377,6 +405,7 @@ private:
   }
 
   Block &block;
+  const TensorPlaces &places;
   StorageMap storage;
   MemoryChoices choices;
   llvm::DenseMap<StorageId, llvm::SmallVector<InFlight, 1>> inFlight;
@@ -466,13 +495,14 @@ private:
 struct CommVerifyPass : public commsched::impl::CommVerifyBase<CommVerifyPass> {
   void runOnOperation() final {
     bool failedAny = failed(checkPlaces(getOperation()));
+    TensorPlaces places(getOperation());
     getOperation().walk([&](FunctionOpInterface function) {
       function.walk([&](CollectiveOpInterface start) { failedAny |= failed(verifyWaits(start)); });
       function.walk([&](Block *block) {
         if (block->getParentOp() == getOperation())
           return;
         if (!block->getOps<CollectiveOpInterface>().empty())
-          failedAny |= failed(FlightChecker(*block).run());
+          failedAny |= failed(FlightChecker(*block, places).run());
         failedAny |= failed(checkStreams(*block));
       });
       failedAny |= failed(DivergenceChecker().run(function));

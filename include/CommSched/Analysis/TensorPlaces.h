@@ -63,6 +63,8 @@ private:
     llvm::SmallVector<mlir::Value, 4> names;
     /// The block of all its names; null if they are in several.
     mlir::Block *block = nullptr;
+    /// Whether an operation without memory effects makes it. Passes may merge such tensors, so they are values.
+    bool isMadeByValues = false;
     /// Whether it has an argument that belongs to a caller outside of the root.
     bool isCallers = false;
     bool isPlace = false;
@@ -77,6 +79,8 @@ private:
   void findClasses();
   bool joinResultsOfPlaces();
   bool usesAsPlace(const Class &info) const;
+  llvm::SmallVector<mlir::Value> resultsInto(const Class &info, mlir::Operation *op) const;
+  bool isResultRead(const Class &info, mlir::Operation *first, mlir::Operation *second) const;
   const Class *find(mlir::Value tensor) const;
   const Class *findShared(mlir::Operation *loop) const;
   const Class *findPassed(mlir::Operation *op) const;
