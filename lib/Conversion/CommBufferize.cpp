@@ -28,6 +28,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Pass/Pass.h"
 
 namespace commsched {
@@ -156,12 +157,31 @@ static LogicalResult refuseCalls(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
+/// Upstream asks what buffer a branch passes to each argument of a basic block, and a future is none.
+static LogicalResult refuseFuturesInBranches(ModuleOp module) {
+  WalkResult result = module.walk([](BranchOpInterface branch) {
+    for (Block *successor : branch->getSuccessors())
+      for (BlockArgument argument : successor->getArguments())
+        if (auto future = dyn_cast<FutureType>(argument.getType());
+            future && llvm::any_of(future.getTypes(), llvm::IsaPred<TensorType>)) {
+          branch.emitOpError()
+              << "cannot be bufferized: expected no future of tensors as an argument of a basic block; "
+                 "wait in front of the branch, or use control flow of scf";
+          return WalkResult::interrupt();
+        }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 namespace {
 struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferizePass> {
   using CommBufferizeBase::CommBufferizeBase;
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (failed(refuseFuturesInBranches(module)))
+      return signalPassFailure();
     waitInEveryBlock(module);
     replaceSwitches(module);
     bufferization::OneShotBufferizationOptions options;

@@ -115,6 +115,13 @@ Value findSource(Value value) {
   return getAliasedValue(result);
 }
 
+/// The value of which another one is a view of a view; itself if it is none.
+Value findRoot(Value value) {
+  for (Value source = findSource(value); source; source = findSource(value))
+    value = source;
+  return value;
+}
+
 /// The bytes from the first to the last element of a part, counted from the beginning of the memref whose part it is.
 /// The base is null. Without bytes if they are not constants.
 ByteRange findPart(MemRefType type) {
@@ -355,18 +362,16 @@ private:
     return choices.mayBeInUse(value, mayOverlap, [&](Operation *op) { return isCompleteBefore(op, start); });
   }
 
-  /// Checks that no destination of a start may be memory of another destination, or of the input of another value: the
-  /// order in which a backend carries out the values of one start is not defined. Tensors that are values get storage
-  /// of their own from bufferization.
+  /// Checks that no destination of a start is a view of the memory of another destination, or of the input of another
+  /// value, unless they are apart: the order in which a backend carries out the values of one start is not defined.
+  /// Tensors that are values get storage of their own from bufferization.
   LogicalResult checkDestinations(CollectiveOpInterface start) {
     OperandRange inputs = start.getCollectiveInputs(), dests = start.getCollectiveDests();
     for (auto [index, dest] : llvm::enumerate(dests)) {
       if (isa<TensorType>(dest.getType()) && !places.isPlace(dest))
         continue;
-      auto mayOverlap = [&](Value other) {
-        return llvm::any_of(storage.of(dest), [&](StorageId id) {
-          return llvm::is_contained(storage.of(other), id) && mayBeInUse(dest, {start, other, true}, id);
-        });
+      auto mayOverlap = [dest = dest](Value other) {
+        return findRoot(dest) == findRoot(other) && !areApart(dest, other);
       };
       for (unsigned other = 0; other < std::max<size_t>(inputs.size(), index); ++other) {
         bool isRead = other < inputs.size() && other != index && mayOverlap(inputs[other]);

@@ -52,3 +52,18 @@ module {
     return %t : tensor<8xf32>
   }
 }
+
+// -----
+
+// Tests that a future that a branch passes to a basic block is refused by name.
+
+comm.group @world #comm.iota<[1, 2]>
+
+func.func @branch(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %f = comm.all_reduce sum %x on @world : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  // expected-error @below {{cannot be bufferized: expected no future of tensors as an argument of a basic block}}
+  cf.br ^a(%f : !comm.future<tensor<8xf32>>)
+^a(%g: !comm.future<tensor<8xf32>>):
+  %w = comm.wait %g : !comm.future<tensor<8xf32>>
+  return %w : tensor<8xf32>
+}
