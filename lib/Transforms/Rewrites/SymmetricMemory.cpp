@@ -139,6 +139,18 @@ std::string commsched::makeSymmetric(Value buffer, FlatSymbolRefAttr group) {
   return "";
 }
 
+/// Returns true if an input is the rank's slice of a buffer that the collective does not gather into. The place of the
+/// slice depends on the rank, and symmetric memory is used at one offset on all ranks. Bufferization parts the two
+/// where it copies before every write.
+static bool isSliceOfAnotherBuffer(CollectiveOpInterface start, unsigned input) {
+  Value value = start.getCollectiveInputs()[input];
+  for (Value view = value; auto result = dyn_cast_or_null<OpResult>(view); view = getAliasedValue(result))
+    if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(result.getOwner()); copyIn && copyIn.getSlice() == view)
+      return input >= start.getCollectiveDests().size() ||
+             findAllocation(value) != findAllocation(start.getCollectiveDests()[input]);
+  return false;
+}
+
 void commsched::applySymmetricMarks(Operation *root, StringRef pass) {
   root->walk([&](CollectiveOpInterface start) {
     auto marks = start->getAttrOfType<DenseBoolArrayAttr>(CommDialect::kSymmetricAttrName);
@@ -147,8 +159,14 @@ void commsched::applySymmetricMarks(Operation *root, StringRef pass) {
     start->removeAttr(CommDialect::kSymmetricAttrName);
     SmallVector<Value> buffers(start.getCollectiveInputs());
     llvm::append_range(buffers, start.getCollectiveDests());
-    for (auto [mark, buffer] : llvm::zip(marks.asArrayRef(), buffers))
-      if (std::string obstacle = mark ? makeSymmetric(buffer, start.getGroupAttr()) : ""; !obstacle.empty())
+    for (auto [index, mark, buffer] : llvm::enumerate(marks.asArrayRef(), buffers)) {
+      if (!mark)
+        continue;
+      std::string obstacle = "it is a slice of a buffer that is not gathered into";
+      if (index >= start.getCollectiveInputs().size() || !isSliceOfAnotherBuffer(start, index))
+        obstacle = makeSymmetric(buffer, start.getGroupAttr());
+      if (!obstacle.empty())
         remarkMissed(start, pass, "no symmetric memory: " + obstacle);
+    }
   });
 }
