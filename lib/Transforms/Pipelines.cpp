@@ -289,11 +289,13 @@ LogicalResult addEntry(StageList &stages, StringRef entry, const OverlapOptions 
   StringRef name = entry.take_until([](char c) { return c == '{'; }), own = entry.drop_front(name.size());
   const Stage *stage = llvm::find_if(kStages, [&](const Stage &known) { return known.name == name.trim(); });
   if (stage == std::end(kStages)) {
-    stages.add(createPlaceCheckPass());
+    stages.add(createPlaceCheckPass(/*isBefore=*/true));
     std::string message;
     llvm::raw_string_ostream messages(message);
-    if (succeeded(stages.parse(entry, messages)))
+    if (succeeded(stages.parse(entry, messages))) {
+      stages.add(createPlaceCheckPass(/*isBefore=*/false));
       return success();
+    }
     bool isKnown = PassInfo::lookup(name.trim()) || PassPipelineInfo::lookup(name.trim());
     os << firstError(message) << (isKnown ? "" : suggestPass(name.trim()));
     return failure();

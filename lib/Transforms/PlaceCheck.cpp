@@ -42,20 +42,68 @@ LogicalResult commsched::checkPlaces(Operation *root) {
   return success(violations.empty());
 }
 
+/// On operations in front of a pass of another project: the numbers of their destinations that are values.
+static constexpr StringRef kValuesAttrName = "value_destinations";
+
+/// Writes down which destinations are values.
+static void markValues(Operation *root) {
+  TensorPlaces places(root);
+  root->walk([&](Operation *op) {
+    SmallVector<int64_t> values;
+    for (auto [index, dest] : llvm::enumerate(findDestinations(op)))
+      if (!places.isPlace(dest->get()))
+        values.push_back(static_cast<int64_t>(index));
+    if (!values.empty())
+      op->setDiscardableAttr(kValuesAttrName, DenseI64ArrayAttr::get(op->getContext(), values));
+  });
+}
+
+/// Reports destinations that were values and are places now, and removes what markValues() wrote.
+static LogicalResult checkMarkedValues(Operation *root) {
+  TensorPlaces places(root);
+  LogicalResult result = success();
+  root->walk([&](Operation *op) {
+    auto values = llvm::dyn_cast_if_present<DenseI64ArrayAttr>(op->removeDiscardableAttr(kValuesAttrName));
+    if (!values)
+      return;
+    SmallVector<OpOperand *> dests = findDestinations(op);
+    for (int64_t index : values.asArrayRef())
+      if (static_cast<size_t>(index) < dests.size() && places.isPlace(dests[index]->get())) {
+        op->emitOpError() << "expected destination #" << index
+                          << " to stay a value; a pass put in its place a tensor that is read afterwards, which the "
+                             "operation would overwrite";
+        result = failure();
+      }
+  });
+  return result;
+}
+
 namespace {
 class PlaceCheckPass : public PassWrapper<PlaceCheckPass, OperationPass<ModuleOp>> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PlaceCheckPass)
+  explicit PlaceCheckPass(bool isBefore) : isBefore(isBefore) {}
   StringRef getName() const final { return "comm-place-check"; }
 
   void runOnOperation() final {
     markAllAnalysesPreserved();
+    if (!isBefore) {
+      if (failed(checkMarkedValues(getOperation())))
+        signalPassFailure();
+      return;
+    }
     if (PassJournal *journal = journalOf(&getContext()))
       journal->noteOtherPass();
     if (failed(checkPlaces(getOperation())))
-      signalPassFailure();
+      return signalPassFailure();
+    markValues(getOperation());
   }
+
+private:
+  bool isBefore;
 };
 } // namespace
 
-std::unique_ptr<Pass> commsched::createPlaceCheckPass() { return std::make_unique<PlaceCheckPass>(); }
+std::unique_ptr<Pass> commsched::createPlaceCheckPass(bool isBefore) {
+  return std::make_unique<PlaceCheckPass>(isBefore);
+}

@@ -16,8 +16,9 @@ namespace commsched {
 llvm::LogicalResult checkPlaces(mlir::Operation *root);
 
 /// A pass of modules that runs checkPlaces(), and tells the journal that another pass follows. It is in front of passes
-/// of other projects, which move, merge and fold operations without memory effects.
-std::unique_ptr<mlir::Pass> createPlaceCheckPass();
+/// of other projects, which move, merge and fold operations without memory effects. With `isBefore` false it is behind
+/// such a pass, and reports destinations that were values before it and are places now. O(operations + operands).
+std::unique_ptr<mlir::Pass> createPlaceCheckPass(bool isBefore);
 
 } // namespace commsched
 

@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/Rewrites/SymmetricMemory.h"
+#include "CommSched/Analysis/Storage.h"
 #include "RewriteRemarks.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
