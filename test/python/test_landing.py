@@ -170,6 +170,60 @@ def test_a_start_with_several_readers_is_left_out_of_buckets(world):
     assert report["buckets"] == [["all_gather_into_tensor_1", "all_gather_into_tensor_2"]]
 
 
+def view_alone(world, x):
+    return c10d.wait_tensor(c10d.all_reduce(x, "sum", world).view(-1)) + 1
+
+
+def views_of_views(world, x):
+    return c10d.wait_tensor(c10d.all_reduce(x, "sum", world).view(-1)[4:].view(-1, 2).t()) * 2
+
+
+def pieces(world, x):
+    first, _ = c10d.all_gather_into_tensor(x, 8, world).chunk(2)
+    return c10d.wait_tensor(first) + first[:1]
+
+
+def elements_of_a_list(world, x):
+    one, two = c10d.all_reduce_coalesced([x, x * 2], "sum", world)
+    return c10d.wait_tensor(two.view(-1)), c10d.wait_tensor(one[:1])
+
+
+def a_view_and_the_whole(world, x):
+    flying = c10d.all_reduce(x, "sum", world)
+    part = c10d.wait_tensor(flying[:1])
+    return part, c10d.wait_tensor(flying) + 1, c10d.wait_tensor(flying.view(-1)) * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "waits"),
+    [(view_alone, 1), (views_of_views, 1), (pieces, 1), (elements_of_a_list, 2), (a_view_and_the_whole, 1)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_wait_for_a_view_is_a_wait_for_what_is_viewed(world, function, waits):
+    """What is in flight is one storage, so that waiting for a part of it lands the whole."""
+    gm = trace(lambda x, y: (function(world, x), y @ y), (4, 8), (64, 64))
+    shapes = [n.meta["val"].shape for n in gm.graph.output_node().all_input_nodes]
+    scheduled(gm)
+    starts, found = starts_and_waits(gm.graph)
+    assert len(found) == waits
+    for wait in found:
+        value = wait.args[0]
+        assert (value.args[0] if value.target is operator.getitem else value) in starts
+        assert wait.meta["val"].shape == value.meta["val"].shape
+    assert [n.meta["val"].shape for n in gm.graph.output_node().all_input_nodes] == shapes
+    gm.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))  # Pieces that nobody reads.
+    assert all(n in found or n.target is operator.getitem for start in starts for n in start.users)
+
+
+def test_views_of_what_lands_are_merged_like_others(world):
+    def f(x, y):
+        one, two = (c10d.all_reduce(v, "sum", world).view(-1) for v in (x, y))
+        return c10d.wait_tensor(one) + c10d.wait_tensor(two)
+
+    gm = trace(f, (64, 64), (64, 64))
+    assert scheduled(gm)["buckets"] == [["all_reduce", "all_reduce_1"]]
+
+
 def unsorted(world):
     def f(x, w):
         whole = c10d.wait_tensor(c10d.all_gather_into_tensor(w, 8, world))

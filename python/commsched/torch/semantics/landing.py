@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import torch
 import torch.fx as fx
 
 from .effects import Aliases, Landings, may_alias, writes_of
@@ -59,13 +60,14 @@ def is_sorted(graph: fx.Graph) -> bool:
 def name_landed_results(graph: fx.Graph) -> int:
     """Lets readers of a start's result behind its wait read the wait's result, and erases waits for what has landed.
 
-    A wait for a view of a start's result remains, for the view may be made before the wait. Returns how many arguments
-    were replaced and nodes erased. O(nodes + arguments).
+    A wait for a view of a start's result becomes a wait for the result. Returns how many arguments were replaced and
+    nodes erased. O(nodes + arguments).
     """
     if not any(_is_odd(n) for n in graph.nodes if n.op == "call_function"):
         return 0
+    changed = _wait_for_what_is_viewed(graph)
     aliases = Aliases(graph)
-    landings, changed = Landings(aliases), 0
+    landings = Landings(aliases)
     for node in list(graph.nodes):
         for value in node.all_input_nodes:
             if _flies(value) and (wait := landings.landed(value)) is not None:
@@ -81,6 +83,62 @@ def name_landed_results(graph: fx.Graph) -> int:
             graph.erase_node(node)
             changed += 1
     return changed
+
+
+def _wait_for_what_is_viewed(graph: fx.Graph) -> int:
+    """Lets waits for views of what is in flight wait for the result of the start, of which one storage is all.
+
+    Whoever reads the views behind the wait reads copies of them that view what has landed. Returns how many waits were
+    changed.
+    """
+    place, changed = {n: i for i, n in enumerate(graph.nodes)}, 0
+    for wait in graph.find_nodes(op="call_function", target=torch.ops._c10d_functional.wait_tensor.default):
+        *views, result = _views_in_flight(wait.args[0])
+        if not views:
+            continue
+        made, last = {result: wait}, wait
+        for view in reversed(views):
+            with graph.inserting_after(last):
+                last = made[view] = graph.node_copy(view, lambda n, made=made: made.get(n, n))
+        copies = set(made.values())
+        wait.replace_all_uses_with(last, lambda reader, copies=copies: reader not in copies)
+        for view in views:
+            view.replace_all_uses_with(made[view], lambda reader, wait=wait: place.get(reader, -1) > place[wait])
+        wait.args = (result,)
+        for view in views:
+            if not view.users:
+                graph.erase_node(view)
+        wait.meta = {**{k: v for k, v in wait.meta.items() if k != "tensor_meta"}, "val": result.meta["val"]}
+        changed += 1
+    return changed
+
+
+def _views_in_flight(value: Any) -> list[Any]:
+    """A view, what it is a view of, and so on to the result of a start. The value alone if it is no such view."""
+    chain = [value]
+    while not _flies(chain[-1]):
+        node = chain[-1]
+        if not isinstance(node, fx.Node) or node.op != "call_function" or _has_effects(node):
+            return [value]
+        sources = [node.args[0]] if node.target is operator.getitem else _sources(node)
+        if len(sources) != 1:
+            return [value]
+        chain.append(sources[0])
+    return chain
+
+
+def _has_effects(node: fx.Node) -> bool:
+    """Whether calling a node twice would differ from calling it once."""
+    if node.target is operator.getitem:
+        return False
+    spec = spec_of(node)
+    pure = isinstance(node.target, torch._ops.OpOverload) and not (spec.mutated or spec.ordered or spec.hybrid)
+    return not pure or spec.is_wait or spec.start is not None
+
+
+def _sources(node: fx.Node) -> list[fx.Node]:
+    """The nodes whose memory a call may return."""
+    return [n for a in may_alias(node) for n in nodes_in(a)]
 
 
 def _is_odd(node: fx.Node) -> bool:
@@ -108,6 +166,6 @@ def _views_a_wait(value: Any) -> bool:
             continue
         if spec_of(value).is_wait:
             return True
-        sources = [n for a in may_alias(value) for n in nodes_in(a)]
+        sources = _sources(value)
         value = sources[0] if len(sources) == 1 else None
     return False
