@@ -336,6 +336,21 @@ def test_unknown_readers_look(world):
     assert unmergeable(gm.graph) == {"all_reduce"}
 
 
+@pytest.mark.parametrize("operator", ["all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce"])
+def test_a_list_of_one_tensor_stays_beside_what_is_merged(world, operator):
+    """It looks like the collective of that tensor, but its result is a list."""
+    arguments = {"all_gather_into_tensor": (8, world), "reduce_scatter_tensor": ("sum", 8, world)}
+    rest = arguments.get(operator, ("sum", world))
+    one, listed = getattr(c10d, operator), getattr(c10d, f"{operator}_coalesced")
+
+    def f(*xs):
+        flying = [one(xs[0], *rest), listed([xs[1]], *rest)[0], one(xs[2], *rest), listed([xs[3]], *rest)[0]]
+        return [c10d.wait_tensor(x) + 1 for x in flying]
+
+    gm, report = ct.schedule_overlap(trace(f, *[(64, 64)] * 4), memory_budget_ratio=4.0)
+    assert report["buckets"] == [[operator, f"{operator}_1"]]
+
+
 def test_a_merge_that_changes_a_value_is_undone(world, monkeypatch):
     """A reader that is wrongly taken for one that does not look refuses the offset. The others are still merged."""
     from commsched.torch.apply import readers

@@ -105,12 +105,17 @@ def is_gradient(value: fx.Node, backward: bool) -> bool:
 def unmergeable(graph: fx.Graph) -> frozenset[str]:
     """The names of collectives that cannot be merged, or only with copies of their results.
 
-    Somebody looks at the storage of a result, or somebody besides the wait reads the result of a start.
+    Somebody looks at the storage of a result, or somebody besides the wait reads the result of a start, or the result
+    is a list. Lists of several tensors are merged collectives already, which nobody merges again.
     """
     backward, names = is_backward(graph), []
     for start in graph.nodes:
         kind = spec_of(start).start if start.op == "call_function" else None
-        if kind is None or kind.coalesced:
+        if kind is None:
+            continue
+        if kind.coalesced:
+            if len(nodes_in(start.args[0])) == 1:
+                names.append(start.name)
             continue
         wait = next(iter(start.users), None)
         if wait is None or len(start.users) != 1 or wait.op != "call_function" or not spec_of(wait).is_wait:
