@@ -86,6 +86,26 @@ def test_what_goes_wrong_in_a_gather_is_said():
         gather_costs()
 
 
+def test_groups_are_told_apart_by_their_first_use():
+    """PyTorch numbers all groups of a job, so the group of a part of the ranks has another name on each part."""
+    twice = PROGRAM.replace(
+        "%r = ",
+        "%g = comm.all_reduce max %a on @tp : (tensor<1024xf32>) -> "
+        "!comm.future<tensor<1024xf32>>\n  %s = comm.wait %g : !comm.future<tensor<1024xf32>>\n  %r = ",
+    )
+    twice = twice.replace("func.func", "comm.group @tp #comm.iota<[1, 2]>\nfunc.func")
+
+    def hashed(text):
+        calls = []
+        program = commsched.Program(text)
+        program.set_gather(lambda own: calls.append(own) or own * 2, 2)
+        program.run("comm-align-costs{operations=all}")
+        return calls[0][:2]
+
+    assert hashed(twice) == hashed(twice.replace("@dp", "@group_7").replace("@tp", "@group_3"))
+    assert hashed(twice) != hashed(twice.replace("on @tp", "on @dp"))
+
+
 def _align(rank, ranks):
     machine = ("h100-sxm", "a100-sxm")[rank]
     program = commsched.Program(PROGRAM)
@@ -127,7 +147,23 @@ def _schedule(rank, ranks):
         assert reports["comm-align-costs", "comm-schedule"]["error_bars"]["cost_sources"]["given"] >= 2
 
 
-@pytest.mark.parametrize("check", [_align, _differ, _schedule])
+def _own_groups(rank, ranks):
+    """Each rank has a group of its own, which has another name on each."""
+    c10d, dist = torch.ops._c10d_functional, torch.distributed
+    own = [dist.new_group([r]) for r in range(ranks)][rank].group_name
+    names = [None] * ranks
+    dist.all_gather_object(names, own)
+    assert len(set(names)) == ranks
+
+    def step(x, w):
+        a, b = (c10d.wait_tensor(c10d.all_reduce(x, "sum", g)) for g in (own, dist.group.WORLD.group_name))
+        return a + b, w @ w
+
+    gm, report = ct.schedule_overlap(trace(step, (64, 64), (64, 64)), passes=["comm-align-costs", "comm-schedule"])
+    assert report["collectives"] == 2
+
+
+@pytest.mark.parametrize("check", [_align, _differ, _schedule, _own_groups])
 def test_ranks_gather_through_torch(check):
     gloo.run(2, check)
 

@@ -41,13 +41,17 @@ namespace {
 using RankRows = std::vector<std::vector<Ns>>;
 
 /// A number for the kind of an operation, equal on all ranks: of its name, and of the group of a collective. Sizes do
-/// not count, because ranks may work on different amounts of data.
-Ns identityOf(Operation *op) {
+/// not count, because ranks may work on different amounts of data. Names of groups do not count either, because a front
+/// end may name the group of each rank otherwise (PyTorch numbers all groups of a job): groups are told apart by the
+/// order in which the program first uses them.
+///
+/// \param groups the number of each group that an earlier operation uses, by name. That of `op` is added.
+Ns identityOf(Operation *op, llvm::StringMap<size_t> &groups) {
   std::string text = op->getName().getStringRef().str();
   if (auto compute = dyn_cast<ComputeOp>(op))
     text += ("\n" + compute.getName()).str();
   if (auto start = dyn_cast<CollectiveOpInterface>(op))
-    text += ("\n" + start.getGroupAttr().getValue()).str();
+    text += "\n" + std::to_string(groups.try_emplace(start.getGroupAttr().getValue(), groups.size()).first->second);
   return static_cast<Ns>(llvm::xxh3_64bits(text));
 }
 
@@ -185,8 +189,9 @@ private:
   FailureOr<RankRows> gatherCosts(ArrayRef<Operation *> ops) {
     RowGatherer rows(gather);
     std::vector<Ns> identities;
+    llvm::StringMap<size_t> groups;
     for (Operation *op : ops)
-      identities.push_back(identityOf(op));
+      identities.push_back(identityOf(op, groups));
     std::vector<Ns> header = Header::make(identities, models.front()->machine());
     RankRows headers = rows(header);
     if (llvm::any_of(headers, [&](const std::vector<Ns> &row) { return !Header::haveSameOperations(row, header); })) {
