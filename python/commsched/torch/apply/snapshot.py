@@ -20,7 +20,8 @@ class Snapshot:
         ]
 
     def restore(self) -> None:
-        """Takes the graph back. A node that was erased comes back as a new node with the same metadata."""
+        """Takes the graph back, as often as it is called. A node that was erased comes back as a new node with the same
+        metadata."""
         present = set(self.graph.nodes)
         output = self.graph.output_node()
         again: dict[fx.Node, fx.Node] = {}
@@ -33,18 +34,20 @@ class Snapshot:
         def current(node: fx.Node) -> fx.Node:
             return again.get(node, node)
 
-        kept = set()
+        if again:
+            self._nodes = [
+                (current(node), target, *fx.map_arg((args, kwargs), current), val)
+                for node, target, args, kwargs, val in self._nodes
+            ]
         for node, target, args, kwargs, val in self._nodes:
-            node = current(node)
-            kept.add(node)
-            node.target = target
-            node.args, node.kwargs = fx.map_arg((args, kwargs), current) if again else (args, kwargs)
+            node.target, node.args, node.kwargs = target, args, kwargs
             if val is not None:
                 node.meta["val"] = val
+        kept = {node for node, *_ in self._nodes}
         for node in reversed([n for n in self.graph.nodes if n not in kept]):
             node.args, node.kwargs = (), {}
             self.graph.erase_node(node)
         for node, *_ in self._nodes:
-            if current(node) is not output:
-                output.prepend(current(node))
+            if node is not output:
+                output.prepend(node)
         self.graph.lint()
