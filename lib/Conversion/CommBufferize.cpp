@@ -143,15 +143,15 @@ static void replaceSwitches(ModuleOp module) {
   }
 }
 
-/// Without the analysis, upstream's model of calls has no information and crashes.
-static LogicalResult refuseCalls(ModuleOp module) {
-  WalkResult result = module.walk([](func::CallOp call) {
+/// Without the analysis, upstream's model of calls has no information and crashes. `why` says why there is none.
+static LogicalResult refuseCalls(ModuleOp module, StringRef why) {
+  WalkResult result = module.walk([why](func::CallOp call) {
     if (llvm::none_of(call->getOperandTypes(), llvm::IsaPred<TensorType>) &&
         llvm::none_of(call->getResultTypes(), llvm::IsaPred<TensorType>))
       return WalkResult::advance();
     call.emitOpError()
-        << "cannot be bufferized: expected no calls on tensors in a module in which every write copies (because a "
-           "future leaves its block); inline the call first";
+        << "cannot be bufferized: expected no calls on tensors in a module in which every write copies (because " << why
+        << "); inline the call first";
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
@@ -188,7 +188,8 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
     options.bufferizeFunctionBoundaries = true;
     options.allowReturnAllocsFromLoops = true;
     options.copyBeforeWrite = copyBeforeWrite;
-    if (std::string obstacle = findObstacleToAnalysis(module); obstacle.empty()) {
+    std::string obstacle = findObstacleToAnalysis(module);
+    if (obstacle.empty()) {
       insertStorageMarkers(module);
     } else if (!copyBeforeWrite) {
       options.copyBeforeWrite = true;
@@ -199,7 +200,7 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
     // Of a destination without other users nothing is copied, either way.
     if (options.copyBeforeWrite)
       markSharedDestinations(module);
-    if (options.copyBeforeWrite && failed(refuseCalls(module)))
+    if (options.copyBeforeWrite && failed(refuseCalls(module, obstacle.empty() ? "it is asked for" : obstacle)))
       return signalPassFailure();
     options.allowUnknownOps = false;
     options.setFunctionBoundaryTypeConversion(bufferization::LayoutMapOption::IdentityLayoutMap);

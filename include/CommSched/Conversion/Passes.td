@@ -99,9 +99,10 @@ def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
     written, unless they are `comm.donated`. Destinations, mutated operands and views of the comm dialect are already storage
     and are never copied.
 
-    The analysis cannot be used if a future leaves its block or is an argument, or if a tensor comes from a buffer that other
-    operations may write (`bufferization.to_tensor` without `restrict`). The pass then copies before every write of a tensor
-    in the module, and a remark gives the reason.
+    The analysis cannot be used if a future leaves its block or is an argument, if a tensor comes from a buffer that other
+    operations may write (`bufferization.to_tensor` without `restrict`), or if basic blocks with tensors form a loop (convert
+    `scf` to `cf` behind this pass). The pass then copies before every write of a tensor in the module, and a remark gives the
+    reason.
 
     The pass frees buffers that do not leave their block after their last use, and never before a wait that is certain to run:
     waits on buffers keep (`keeping`) the buffers in flight. If no wait is certain to run, because all are in conditions or in
