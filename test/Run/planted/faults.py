@@ -100,7 +100,7 @@ fault("bufferization writes inputs in flight", MARKERS,
       test="Conversion/comm-bufferize-waits.mlir")
 fault("bufferization writes the caller's tensors", MARKERS, ("    if (!function.isPublic())", "    if (true)"))
 fault("bufferization shares destinations", MARKERS,
-      ("if (!places.isPlace(dest->get()) && !isOnlyUser(op, dest->get()))", "if (false)"),
+      ("if (!places.isPlace(dest->get()) && !isOnlyUse(*dest))", "if (false)"),
       test="Conversion/comm-bufferize.mlir")
 fault("a part is computed in place though the whole is used before", JOIN,
       ("return llvm::all_of(others, [&](Operation *other) { return placeOf.lookup(other) > last; });", "return true;"),

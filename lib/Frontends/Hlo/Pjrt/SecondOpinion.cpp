@@ -7,9 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "SecondOpinion.h"
-#include "CommSched/Scheduling/Lenses/Robust.h"
 #include "CommSched/Support/Arithmetic.h"
-#include "llvm/ADT/STLExtras.h"
+#include "Hlo/Schedule/BothCosts.h"
 
 using namespace llvm;
 using namespace commsched;
@@ -19,43 +18,13 @@ namespace {
 
 constexpr int32_t kModel = 0, kMean = kPermille / 2, kXla = kPermille;
 
-/// The times of one module at kPlayedScales, ns: first by the model, then by XLA's costs.
-using Times = std::vector<Ns>;
-
-/// The place of the time by XLA's costs as they are.
-constexpr size_t kByXla = std::size(kPlayedScales) + 1;
-static_assert(kPlayedScales[kByXla - std::size(kPlayedScales)] == kScaleOne);
-
-Expected<Times> play(const HloModule &module, const TransformOptions &options, const XlaEstimates &estimates) {
-  HloOptions judge;
-  judge.measureOnly = true;
-  judge.estimates = &estimates;
-  Times times;
-  for (int32_t share : {kModel, kXla})
-    for (CostScale scale : kPlayedScales) {
-      judge.judgedBy = {share, scale};
-      Expected<HloResult> result = scheduleModule(module, *options.model, judge);
-      if (!result)
-        return result.takeError();
-      times.push_back(result->entry().makespanAfter);
-    }
-  return std::move(times);
-}
-
-bool isSlower(const Times &answer, const Times &given) {
-  return any_of(zip_equal(answer, given), [](const auto &at) {
-    const auto &[time, before] = at;
-    return compareProducts(time, kPermille, before, kPermille + kLossPermille) > 0;
-  });
-}
-
 class Chooser {
 public:
   Chooser(const HloModule &module, const TransformOptions &options, const XlaEstimates &estimates)
       : module(module), options(options), estimates(estimates) {}
 
   Expected<TransformResult> run(TransformResult first, ScheduleModule schedule) {
-    Expected<Times> times = play(module, options, estimates);
+    Expected<BothCosts> times = playWithBothCosts(module, *options.model, estimates);
     if (!times)
       return times.takeError();
     given = std::move(*times);
@@ -84,10 +53,10 @@ private:
     Expected<HloModule> read = readModule(answer.module);
     if (!read)
       return read.takeError();
-    Expected<Times> times = play(*read, options, estimates);
+    Expected<BothCosts> times = playWithBothCosts(*read, *options.model, estimates);
     if (!times)
       return times.takeError();
-    if (isSlower(*times, given))
+    if (times->isSlowerThan(given))
       return std::nullopt;
     return describe(std::move(answer), *times);
   }
@@ -110,15 +79,16 @@ private:
     return settings;
   }
 
-  TransformResult describe(TransformResult answer, const Times &times) const {
-    answer.report["makespan_by_xla_ns"] = json::Object{{"before", given[kByXla]}, {"after", times[kByXla]}};
+  TransformResult describe(TransformResult answer, const BothCosts &times) const {
+    answer.report["makespan_by_xla_ns"] =
+        json::Object{{"before", given.asXlaPlanned()}, {"after", times.asXlaPlanned()}};
     return answer;
   }
 
   const HloModule &module;
   const TransformOptions &options;
   const XlaEstimates &estimates;
-  Times given;
+  BothCosts given;
 };
 
 } // namespace
