@@ -145,8 +145,8 @@ std::string commsched::makeSymmetric(Value buffer, FlatSymbolRefAttr group) {
 /// where it copies before every write.
 static bool isSliceOfAnotherBuffer(CollectiveOpInterface start, unsigned input) {
   Value value = start.getCollectiveInputs()[input];
-  for (Value view = value; auto result = dyn_cast_or_null<OpResult>(view); view = getAliasedValue(result))
-    if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(result.getOwner()); copyIn && copyIn.getSlice() == view)
+  for (Value view = value; view && view.getDefiningOp(); view = getAliasedValue(cast<OpResult>(view)))
+    if (auto copyIn = view.getDefiningOp<FsdpAllGatherCopyInOp>(); copyIn && copyIn.getSlice() == view)
       return input >= start.getCollectiveDests().size() ||
              findAllocation(value) != findAllocation(start.getCollectiveDests()[input]);
   return false;
