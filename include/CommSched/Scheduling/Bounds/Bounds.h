@@ -69,6 +69,10 @@ LowerBound jointLowerBound(const Problem &problem, const BoundOptions &options =
 /// nodes only the largest buffers are tracked. O(N * buffers / 64) words.
 Bytes peakLowerBound(const Problem &problem, const BoundOptions &options = {});
 
+/// No order of the problem with any bucketing by Problem::mergeKeys has a smaller peak (Lemma 12). Without merge keys,
+/// equal to peakLowerBound(). Complexity as of that.
+Bytes peakLowerBoundWithBuckets(const Problem &problem);
+
 } // namespace commsched
 
 #endif // COMMSCHED_SCHEDULING_BOUNDS_BOUNDS_H

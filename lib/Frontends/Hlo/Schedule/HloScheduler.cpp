@@ -15,7 +15,6 @@
 #include "CommSched/Frontends/Hlo/Graph/HloPrices.h"
 #include "CommSched/Scheduling/Answer/Explain.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Bounds/PeakLowerBound.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"

@@ -13,7 +13,6 @@
 
 #include "PeakBound.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Bounds/PeakLowerBound.h"
 #include "CommSched/Scheduling/Buckets/Bucketing.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
