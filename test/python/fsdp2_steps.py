@@ -6,8 +6,8 @@
 import itertools
 import random
 
+from commsched.torch.eager.step import Event, Moment, Parameter, Step, Stretch, Unit
 from commsched.torch.fsdp2.setting import Group, Setting
-from commsched.torch.fsdp2.step import Event, Moment, Parameter, Step, Stretch, Unit
 
 MIB = 2**20
 

@@ -8,6 +8,7 @@
     text = ct.export_mlir(gm)                        # the same as a module of comm operations
     step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
     plan = ct.plan(model, batch, mesh=mesh)          # settings of eager FSDP2 (Fsdp2.md)
+    plan = ct.plan_ddp(model, batch)                 # buckets of DistributedDataParallel (Ddp.md)
     machine = ct.calibrate()                         # a profile of the running job, for the option `machine`
 
 docs/guide/PyTorch.md describes the options and what is understood.
@@ -19,6 +20,7 @@ pytorch.check()
 
 try:
     from .calibration import Calibration, calibrate
+    from .ddp import DdpPlan, plan_ddp
     from .fsdp2 import Plan, plan
     from .importer.export import export_mlir
     from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
@@ -30,6 +32,7 @@ except ImportError as error:
 
 __all__ = [
     "Calibration",
+    "DdpPlan",
     "Plan",
     "calibrate",
     "enabled",
@@ -37,6 +40,7 @@ __all__ = [
     "inductor_options",
     "install",
     "plan",
+    "plan_ddp",
     "report",
     "reports",
     "runtime_report",

@@ -192,3 +192,14 @@ def _worst(number: int, report: dict[str, Any]) -> str:
     ]
     columns = ("collective", "kind", "bytes", "takes", "exposed", "what limits it")
     return f"<details><summary>{number + 1}: {html.escape(line(report))}</summary>{_table(columns, cells)}</details>"
+
+
+def columns(rows: Rows) -> list[str]:
+    """Lines of a table: cells that stand below each other begin in the same column."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in rows]
+
+
+def change(old: int, new: int) -> str:
+    """By how much a number changed, in percent. Empty if it was 0."""
+    return f"{100 * (new - old) / old:+.1f} %" if old else ""

@@ -3,7 +3,7 @@
 
 """A plan for eager FSDP2: groups, resharding and prefetches that hide its collectives, through its public calls."""
 
+from ..eager.recorder import Untraceable
 from .plan import Plan, plan
-from .recorder import Untraceable
 
 __all__ = ["Plan", "Untraceable", "plan"]

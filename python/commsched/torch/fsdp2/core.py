@@ -17,13 +17,13 @@ import tempfile
 from typing import Any
 
 from ...program import Error, Operation, Program
+from ..eager.step import Step
 from ..options import PIPELINE, option_value
 from .items import Kind
 from .layout import Layout
 from .program import NAME, copy_ns, function, module
 from .runtime import Run
 from .setting import Group, Setting
-from .step import Step
 
 ANY_MEMORY = 1 << 60
 

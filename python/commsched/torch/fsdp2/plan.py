@@ -21,17 +21,18 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from ...program import Program
 from .. import reporting
+from ..eager import tracing
+from ..eager.step import Event, Step
 from ..options import DEFAULT_MACHINE, Options, machine_file, option_value
 from ..ranks import compare
-from ..summary import bytes_text, time_text
-from . import program, search, tracing, units
+from ..summary import bytes_text, change, columns, time_text
+from . import program, search, units
 from .code import code_of
 from .items import Kind
 from .layout import Layout
 from .program import Measure
 from .runtime import Run
 from .setting import Setting, by_units
-from .step import Event, Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,17 +92,17 @@ class Plan:
         """The plan beside the default, what each kind of decision is worth, and one row per group."""
         rows = [("", "default", "plan", "")]
         d, p = self.default_predicted, self.predicted
-        rows.append(("step", time_text(d.step_ns), time_text(p.step_ns), _change(d.step_ns, p.step_ns)))
+        rows.append(("step", time_text(d.step_ns), time_text(p.step_ns), change(d.step_ns, p.step_ns)))
         rows.append(("exposed", time_text(d.exposed_ns), time_text(p.exposed_ns), ""))
         for what, old, new in (
             ("peak", d.peak_bytes, p.peak_bytes),
             ("peak, allocated", d.allocated_bytes, p.allocated_bytes),
         ):
-            rows.append((what, bytes_text(old), bytes_text(new), _change(old, new)))
+            rows.append((what, bytes_text(old), bytes_text(new), change(old, new)))
         if self.bound_ns is not None:
             rows.append(("lower bound", "", time_text(self.bound_ns), ""))
         head = f"FSDP2 on {self.layout} of {self.machine}; limit {bytes_text(self.limit_bytes)}"
-        lines = [head, *_columns(rows)]
+        lines = [head, *columns(rows)]
         for what, worth in self.worth().items():
             lines.append(f"{what}: {time_text(worth)} of the step")
         lines.append(f"inputs of reductions in flight: {self.setting.reduce_buffers}")
@@ -118,7 +119,7 @@ class Plan:
                     ", ".join(self.names(t)[0] for t in self.setting.backward_targets(i)) or "by default",
                 )
             )
-        return "\n".join([*lines, *_columns(groups), *(f"note: {note}" for note in self.notes)])
+        return "\n".join([*lines, *columns(groups), *(f"note: {note}" for note in self.notes)])
 
     __str__ = table
 
@@ -312,7 +313,7 @@ class _Planner:
             self.policy.output_dtype,
         )
         trace = tracing.trace_step(
-            self.model, _arguments(batch), loss, self.found.modules, whole, casts, _device(self.model, self.mesh)
+            self.model, tracing.arguments(batch), loss, self.found.modules, whole, casts, _device(self.model, self.mesh)
         )
         found, numbers = units.step_units(self.model, self.found, trace.order, self.policy)
         events = [
@@ -358,12 +359,6 @@ class _Planner:
         return result
 
 
-def _arguments(batch: Any) -> tuple[tuple, dict[str, Any]]:
-    if isinstance(batch, dict):
-        return (), batch
-    return (tuple(batch), {}) if isinstance(batch, (tuple, list)) else ((batch,), {})
-
-
 def _node_of(options: Options) -> int:
     """The number of ranks of a node of the machine."""
     file = machine_file(options.machine)
@@ -382,15 +377,6 @@ def _device(model: nn.Module, mesh: DeviceMesh | None) -> torch.device:
     kinds = [mesh.device_type] if mesh is not None else [p.device.type for p in model.parameters()]
     kind = kinds[0] if kinds else "cpu"
     return torch.device(kind if kind == "cuda" and torch.cuda.is_available() else "cpu")
-
-
-def _change(old: int, new: int) -> str:
-    return f"{100 * (new - old) / old:+.1f} %" if old else ""
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in rows]
 
 
 __all__ = ["Plan", "plan"]

@@ -6,15 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import pathlib
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from ...program import Program
+from ..eager import timing
 from ..importer.mlir_text import FREE, cost_attribute
-from ..options import option_value
 from .items import Item, Kind
 from .layout import REPLICAS, SHARDS, Layout, part_symbol
 from .runtime import Run
@@ -254,7 +250,7 @@ class _Function:
         if item.kind is Kind.COPY_IN:
             results.append((f"%p{index}", _tensor(item.nbytes, item.itemsize)))
         if item.kind is not Kind.COMPUTE and not self.timed_copies:
-            cost = _copy_cost(item.nbytes)
+            cost = timing.copy_cost(item.nbytes)
         if self.host:
             for gather, until in self.run.flat_until.items():
                 if until == index and self.run.items[gather].kind is Kind.GATHER and gather in self.waited:
@@ -290,19 +286,14 @@ class _Function:
 
 def module(functions: Sequence[str], layout: Layout) -> str:
     """A module of functions on the groups of a job."""
-    return "\n".join(["module {", *layout.groups(), *functions, "}", ""])
-
-
-def _copy_cost(nbytes: int) -> str:
-    """The cost of a copy: everything is read and written once."""
-    return cost_attribute(None, 2 * nbytes, None)
+    return timing.module(layout.groups(), functions)
 
 
 def copy_ns(nbytes: int, layout: Layout, machine: Any) -> int:
     """The time of one copy of that many bytes."""
     whole = f"!comm.future<tensor<{layout.shards}xf32>>"
     gather = f"%f = comm.all_gather %s on @{SHARDS} : (tensor<1xf32>) -> {whole}"
-    copy = f'comm.compute "copy"(%s) {{comm.cost = {_copy_cost(nbytes)}}} : (tensor<1xf32>) -> ()'
+    copy = f'comm.compute "copy"(%s) {{comm.cost = {timing.copy_cost(nbytes)}}} : (tensor<1xf32>) -> ()'
     functions = [
         f"func.func @{name}(%s: tensor<1xf32>) {{ {body} {gather} %g = comm.wait %f : {whole} return }}"
         for name, body in ((NAME, copy), ("none", ""))
@@ -313,11 +304,7 @@ def copy_ns(nbytes: int, layout: Layout, machine: Any) -> int:
 
 def measured(functions: Sequence[str], layout: Layout, machine: Any) -> list[dict[str, Any]]:
     """The library's report about each function as it is."""
-    program = Program(module(functions, layout), "plan")
-    with tempfile.TemporaryDirectory(prefix="commsched") as folder:
-        file = pathlib.Path(folder, "report.json")
-        program.run(f"comm-report{{machine={option_value(machine)} report-file={option_value(file)} table=false}}")
-        return json.loads(file.read_text())["functions"]
+    return timing.measured(module(functions, layout), machine)
 
 
 def on_device(run: Run) -> str:

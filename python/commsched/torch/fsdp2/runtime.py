@@ -25,10 +25,10 @@ from __future__ import annotations
 
 import enum
 
+from ..eager.step import ROOT, Event, Moment, Parameter, Step, Stretch
 from .items import COLLECTIVES, Buffer, Item, Kind
 from .layout import Layout
 from .setting import Setting
-from .step import ROOT, Event, Moment, Parameter, Step, Stretch
 
 
 class _State(enum.Enum):

@@ -16,12 +16,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..eager.step import Step
 from . import core, program
 from .layout import Layout
 from .program import Measure
 from .runtime import Run
 from .setting import Group, Setting, by_units
-from .step import Step
 
 # At most this many items of runs are timed in one search, about 100 microseconds each, but at least so many settings,
 # and at most so many.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from .step import ROOT, Step
+from ..eager.step import ROOT, Step
 
 
 @dataclasses.dataclass(frozen=True)

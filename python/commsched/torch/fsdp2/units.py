@@ -16,9 +16,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
+from ..eager.step import ROOT, Parameter, Step, Unit
 from .layout import Layout
 from .setting import Setting, step_group
-from .step import ROOT, Parameter, Step, Unit
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 

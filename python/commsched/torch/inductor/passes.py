@@ -344,5 +344,6 @@ def _nothing_to_schedule(which: str) -> None:
         "a backward graph was compiled on several ranks, and no graph so far holds a collective: nothing can be "
         "scheduled. fully_shard (FSDP2) and DistributedDataParallel communicate outside of the graphs. Shard with "
         "DTensors that are gathered where they are read, as commsched.torch.sharding.fully_shard_parameters does, or "
-        "let commsched.torch.plan decide the settings of fully_shard (docs/guide/Fsdp2.md)"
+        "let commsched.torch.plan decide the settings of fully_shard (docs/guide/Fsdp2.md), and "
+        "commsched.torch.plan_ddp the buckets of DistributedDataParallel (docs/guide/Ddp.md)"
     )

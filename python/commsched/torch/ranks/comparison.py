@@ -23,6 +23,7 @@ import itertools
 import os
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -45,6 +46,8 @@ GOODBYE_S = 10
 Group = tuple[tuple[int, ...], int]
 # The comparisons of this process: (group, program, decision).
 _checked: set[tuple[Group, str, str]] = set()
+# How often `compare` was called: (group, program).
+_calls: Counter[tuple[Group, str]] = Counter()
 # Arguments of `first_run` that have passed.
 _passed: set[tuple] = set()
 # The keys of all comparisons that this process has come to.
@@ -155,12 +158,15 @@ def _same(ranks: tuple[int, ...]) -> str:
 def compare(ranks: Iterable[int], program: str, decision: str) -> None:
     """Compares this rank's decision about a program with those of other ranks. They need no process group.
 
+    All ranks call it equally often for a program: each call is compared with the calls of others that are as many.
+
     Raises:
         RuntimeError: two ranks have decided differently, or all wait at different programs. Every rank raises it.
     """
     group = tuple(sorted(ranks)), 0
-    if (group, program, decision) not in _checked:
-        _compare(group, program, decision)
+    _calls[group, program] += 1
+    if len(group[0]) > 1 and dist.get_backend() != "fake":
+        _Comparison(group, f"{program}.call{_calls[group, program]}").compare(decision)
 
 
 def _compare(group: Group, program: str, decision: str) -> None:

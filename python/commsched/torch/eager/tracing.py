@@ -80,6 +80,13 @@ def _value_of(output: Any, loss: Loss | None) -> torch.Tensor:
     return value
 
 
+def arguments(batch: Any) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of a model, and those by name, of a batch: a tuple, a dictionary, or one argument."""
+    if isinstance(batch, dict):
+        return (), batch
+    return (tuple(batch), {}) if isinstance(batch, (tuple, list)) else ((batch,), {})
+
+
 class Trace:
     """A traced step before it has prices.
 
@@ -110,6 +117,7 @@ def trace_step(
     whole: dict[int, tuple[torch.Size, torch.dtype]],
     casts: tuple[torch.dtype | None, torch.dtype | None],
     device: torch.device,
+    each_gradient: bool = False,
 ) -> Trace:
     """Traces a step.
 
@@ -120,6 +128,7 @@ def trace_step(
         whole: indexed by identity of a parameter: its whole sizes, and the type in which it is read.
         casts: types to which floating-point inputs and outputs of units are cast; None leaves them.
         device: where the fake tensors are.
+        each_gradient: a stretch ends where a gradient is complete, so that it has one at most.
 
     Raises:
         Untraceable: the model cannot be run with fake tensors. The text names the place.
@@ -146,7 +155,9 @@ def trace_step(
         handles, guarded = register(model, units, recorder, casts)
         for parameter in tensors.values():
             if id(parameter) in names and parameter.requires_grad:
-                handles.append(parameter.register_post_accumulate_grad_hook(keeper(recorder, names, kept)))
+                handles.append(
+                    parameter.register_post_accumulate_grad_hook(keeper(recorder, names, kept, each_gradient))
+                )
         try:
             with _replaced(model, tensors), recorder, torch.enable_grad():
                 _value_of(model(*args, **kwargs), loss).backward()

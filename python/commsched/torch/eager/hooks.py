@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Hooks at modules that record when FSDP2's own hooks would run."""
+"""Hooks at modules and parameters that record when the hooks of FSDP2 and of DDP would run."""
 
 from __future__ import annotations
 
@@ -123,8 +123,14 @@ def _stand_in(module: nn.Module, inputs: Any, where: str) -> torch.Tensor:
     return x + total
 
 
-def keeper(recorder: Recorder, names: dict[int, str], kept: list[torch.Tensor]) -> Callable[[torch.Tensor], None]:
-    """Notes a complete gradient, and keeps its memory: FSDP2 frees it when it reduces."""
+def keeper(
+    recorder: Recorder, names: dict[int, str], kept: list[torch.Tensor], cut: bool
+) -> Callable[[torch.Tensor], None]:
+    """Notes a complete gradient, and keeps its memory: whoever reduces it frees it.
+
+    Args:
+        cut: a new stretch begins behind it.
+    """
 
     def keep(parameter: torch.Tensor) -> None:
         gradient = parameter.grad
@@ -132,6 +138,8 @@ def keeper(recorder: Recorder, names: dict[int, str], kept: list[torch.Tensor]) 
         kept.append(gradient)
         recorder.stretch.gradients.append((names[id(parameter)], int(gradient.untyped_storage().nbytes())))
         parameter.grad = None
+        if cut:
+            recorder.cut()
 
     return keep
 

@@ -47,6 +47,10 @@ class Recorder(TorchDispatchMode):
     def event(self, moment: Moment, unit: int) -> None:
         """A moment comes: a new stretch begins."""
         self.events.append(Event(moment, unit))
+        self.cut()
+
+    def cut(self) -> None:
+        """A new stretch begins."""
         self.stretch = self._begin()
 
     def stop(self) -> None:

@@ -79,7 +79,7 @@ class Stretch:
         peak_bytes: the most bytes of activations, temporaries and gradients that are live in it.
         end_bytes: the same at its end.
         gradients: pairs of a parameter's name and the bytes of its gradient, which became complete in it. They count
-            until FSDP2 reduces them.
+            until they are reduced.
     """
 
     cost_ns: int = 0
