@@ -105,9 +105,10 @@ endfunction()
 
 # commsched_tool(NAME SOURCES a.cpp ... LINK library ...): an installed executable over the MLIR and LLVM shared libraries.
 function(commsched_tool name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  cmake_parse_arguments(ARG "" "MAIN" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${PROJECT_SOURCE_DIR}/tools/Main.cpp ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF COMMSCHED_MAIN ${ARG_MAIN})
+  target_compile_definitions(${name} PRIVATE COMMSCHED_TOOL_MAIN=${ARG_MAIN})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} MLIR LLVM)
   commsched_use_pch(${name})
   set_property(GLOBAL APPEND PROPERTY COMMSCHED_TOOLS ${name})

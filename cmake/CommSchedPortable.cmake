@@ -1,7 +1,7 @@
 # The target `portable`: what the Python wheel holds, in portable/ of the build tree. It is linked with LLVM's static archives, so
 # that it runs where LLVM is not installed:
 #
-#   libCommSched-c.so   the C API, comm-opt and comm-run in one, since each would bring the same 80 MB of MLIR and LLVM
+#   libCommSched-c.so   the C API and all tools in one, since each would bring the same 80 MB of MLIR and LLVM
 #   libcommrt*.so       the runtime and its NCCL backend; backends that need a library of the system (MPI) are left out
 #   bin/                the executables of the tools, which only call the library
 #
@@ -86,10 +86,14 @@ if(TARGET CommSchedRuntimeNcclPortable)
   target_link_libraries(CommSchedRuntimeNcclPortable PRIVATE CommSchedRuntimePortable)
 endif()
 
+get_property(tools GLOBAL PROPERTY COMMSCHED_TOOLS)
+set(objects)
+foreach(tool IN LISTS tools)
+  list(APPEND objects $<FILTER:$<TARGET_OBJECTS:${tool}>,EXCLUDE,/Main\\.cpp>)
+endforeach()
 add_library(CommSchedPortable SHARED
   $<TARGET_OBJECTS:CommSched-c>
-  $<FILTER:$<TARGET_OBJECTS:comm-opt>,EXCLUDE,/Main\\.cpp>
-  $<FILTER:$<TARGET_OBJECTS:comm-run>,EXCLUDE,/Main\\.cpp>
+  ${objects}
   "${COMMSCHED_PORTABLE_SOURCES}/AbsentTargets.c"
   "${COMMSCHED_PORTABLE_SOURCES}/Random.c"
 )
@@ -105,8 +109,10 @@ target_link_libraries(CommSchedPortable PRIVATE CommSchedRuntimePortable CommSch
 list(APPEND COMMSCHED_PORTABLE_TARGETS CommSchedPortable)
 
 # The tools' files have names of their own: Ninja would take `comm-opt` for either of two files of that name.
-foreach(tool comm-opt comm-run)
-  add_executable(${tool}-portable "${PROJECT_SOURCE_DIR}/tools/${tool}/Main.cpp") # without the header of MLIR
+foreach(tool IN LISTS tools)
+  add_executable(${tool}-portable "${PROJECT_SOURCE_DIR}/tools/Main.cpp") # without the header of MLIR
+  get_target_property(main ${tool} COMMSCHED_MAIN)
+  target_compile_definitions(${tool}-portable PRIVATE COMMSCHED_TOOL_MAIN=${main})
   set_target_properties(${tool}-portable PROPERTIES EXCLUDE_FROM_ALL ON OUTPUT_NAME ${tool}-portable LINKER_LANGUAGE CXX
     RUNTIME_OUTPUT_DIRECTORY "${COMMSCHED_PORTABLE_DIR}/bin" BUILD_RPATH "$ORIGIN/.." INSTALL_RPATH "$ORIGIN/.."
     INSTALL_RPATH_USE_LINK_PATH OFF)

@@ -75,6 +75,13 @@ say "scheduling, running and checking programs there"
 inside 'PATH=$PWD/venv/bin:$PATH
   comm-opt hide_one_gather.mlir --reorder-comm-overlap --comm-certificate=cert >scheduled.mlir
   commsched-verify cert
+  for tool in comm-calibrate comm-lsp-server comm-opt comm-place comm-reduce comm-run comm-verify-spmd commsched-hlo; do
+    $tool --version | grep -q "^$tool, CommSched " || { echo "$tool does not say its version"; exit 1; }
+  done
+  comm-place hide_one_gather.mlir >/dev/null
+  comm-verify-spmd scheduled.mlir scheduled.mlir
+  comm-calibrate --cache=none --kinds=all_reduce --measure=collectives --max-bytes=4096 --quiet -o mine.json
+  comm-opt hide_one_gather.mlir --reorder-comm-overlap --comm-machine=./mine.json >/dev/null
   comm-run collectives.mlir --ranks 4 --entry all_reduce --print >run.txt
   python - <<END
 from pathlib import Path

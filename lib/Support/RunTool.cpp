@@ -14,7 +14,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Config/llvm-config.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -43,6 +42,24 @@ void commsched::hideInheritedOptions() {
   for (auto &[name, option] : cl::getRegisteredOptions())
     if (name != "help" && name != "version" && option->getOptionHiddenFlag() == cl::NotHidden)
       option->setHiddenFlag(cl::Hidden);
+}
+
+commsched::OwnOptions::OwnOptions(cl::OptionCategory &category,
+                                  std::initializer_list<std::reference_wrapper<cl::Option>> positional)
+    : category(category) {
+  for (cl::Option &option : positional)
+    options.push_back(&option);
+  for (auto &[name, option] : cl::getRegisteredOptions())
+    if (is_contained(option->Categories, &category))
+      options.push_back(option);
+  for (cl::Option *option : options)
+    option->removeArgument();
+}
+
+void commsched::OwnOptions::offer() {
+  for (cl::Option *option : options)
+    option->addArgument();
+  cl::HideUnrelatedOptions(category);
 }
 
 int commsched::runTool(int argc, char **argv, function_ref<int(int, char **)> work) {

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The console scripts `comm-opt` and `comm-run`: they become the executable that the wheel holds.
+"""The console scripts of the tools: they become the executables that the wheel holds.
 
 A package of its own, since importing `commsched` loads the library, which the executable is going to load, too.
 """
@@ -14,7 +14,17 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["comm_opt", "comm_run", "find"]
+__all__ = [
+    "comm_calibrate",
+    "comm_lsp_server",
+    "comm_opt",
+    "comm_place",
+    "comm_reduce",
+    "comm_run",
+    "comm_verify_spmd",
+    "commsched_hlo",
+    "find",
+]
 
 
 def find(tool: str) -> Path:
@@ -40,9 +50,33 @@ def become(tool: str) -> NoReturn:
     os.execv(path, [tool, *sys.argv[1:]])
 
 
+def comm_calibrate() -> NoReturn:
+    become("comm-calibrate")
+
+
+def comm_lsp_server() -> NoReturn:
+    become("comm-lsp-server")
+
+
 def comm_opt() -> NoReturn:
     become("comm-opt")
 
 
+def comm_place() -> NoReturn:
+    become("comm-place")
+
+
+def comm_reduce() -> NoReturn:
+    become("comm-reduce")
+
+
 def comm_run() -> NoReturn:
     become("comm-run")
+
+
+def comm_verify_spmd() -> NoReturn:
+    become("comm-verify-spmd")
+
+
+def commsched_hlo() -> NoReturn:
+    become("commsched-hlo")

@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Mains.h"
 #include "CommSched/Calibration/Profile.h"
 #include "CommSched/Calibration/RuntimeBench.h"
 #include "CommSched/Execution/OperationKernel.h"
@@ -99,6 +100,7 @@ static cl::list<std::string> fromTraces(
              "list what does not match"),
     cl::value_desc("file"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("Print no progress"), cl::cat(category));
+static OwnOptions ownOptions(category);
 
 /// Exit codes.
 static constexpr int failedCode = 1, inaccurateCode = 2;
@@ -500,7 +502,7 @@ static std::vector<std::string> chooseBackends() {
 }
 
 static int calibrateMain(int argc, char **argv) {
-  cl::HideUnrelatedOptions(category);
+  ownOptions.offer();
   cl::ParseCommandLineOptions(
       argc, argv,
       "Measures what collectives cost on this machine and writes a machine profile\n\n"
@@ -558,4 +560,4 @@ static int calibrateMain(int argc, char **argv) {
   return worst;
 }
 
-int main(int argc, char **argv) { return runTool(argc, argv, calibrateMain); }
+int commschedCalibrateMain(int argc, char **argv) { return runTool(argc, argv, calibrateMain); }

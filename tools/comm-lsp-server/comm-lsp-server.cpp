@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Mains.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/RunTool.h"
 
@@ -29,4 +30,4 @@ static int serverMain(int argc, char **argv) {
   return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));
 }
 
-int main(int argc, char **argv) { return commsched::runTool(argc, argv, serverMain); }
+int commschedLspServerMain(int argc, char **argv) { return commsched::runTool(argc, argv, serverMain); }

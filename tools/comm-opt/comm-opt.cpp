@@ -11,11 +11,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Mains.h"
 #include "CommSched/Conversion/Stablehlo.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"
-#include "OptMain.h"
 #include "PassArguments.h"
 #include "ReportFlags.h"
 #include "SearchTerminal.h"

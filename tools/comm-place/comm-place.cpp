@@ -12,6 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Mains.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/OutputFile.h"
@@ -56,6 +57,7 @@ static cl::opt<bool> bucketing("bucketing", cl::desc("Merge collectives (default
                                cl::cat(category));
 static cl::opt<int64_t> effort("effort", cl::desc("Steps of one search (default: by the size of the program)"),
                                cl::value_desc("N"), cl::init(-1), cl::cat(category));
+static OwnOptions ownOptions(category, {paths});
 
 static int fail(const Twine &message) {
   WithColor::error(errs(), "comm-place") << message << "\n";
@@ -94,7 +96,7 @@ static Error write(ArrayRef<mlir::ModuleOp> programs, const PlacementTable &tabl
 }
 
 static int placeMain(int argc, char **argv) {
-  cl::HideUnrelatedOptions(category);
+  ownOptions.offer();
   cl::ParseCommandLineOptions(argc, argv,
                               "Compares the orders of a program's mesh axes on a machine\n\n"
                               "EXAMPLE: comm-place forward.mlir backward.mlir --machine=h100-sxm\n");
@@ -128,4 +130,4 @@ static int placeMain(int argc, char **argv) {
   return 0;
 }
 
-int main(int argc, char **argv) { return runTool(argc, argv, placeMain); }
+int commschedPlaceMain(int argc, char **argv) { return runTool(argc, argv, placeMain); }

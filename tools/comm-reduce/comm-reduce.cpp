@@ -10,6 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Mains.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/RunTool.h"
 
@@ -33,4 +34,4 @@ static int reduceMain(int argc, char **argv) {
   return mlir::failed(mlir::mlirReduceMain(argc, argv, context));
 }
 
-int main(int argc, char **argv) { return commsched::runTool(argc, argv, reduceMain); }
+int commschedReduceMain(int argc, char **argv) { return commsched::runTool(argc, argv, reduceMain); }

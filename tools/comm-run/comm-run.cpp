@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Mains.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Conversion/Stablehlo.h"
 #include "CommSched/Execution/MeasuredTimeline.h"
@@ -21,7 +22,6 @@
 #include "CommSched/Support/Count.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"
-#include "RunMain.h"
 #include "mlir/Dialect/Shard/Transforms/Passes.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -112,32 +112,7 @@ static cl::opt<std::string> ncclGroups("nccl-groups",
 static cl::opt<bool> emulate("emulate-costs", cl::desc("Let opaque computations take the time of their comm.cost"),
                              cl::cat(category));
 
-namespace {
-
-/// Keeps the options above from the parser until this tool runs. The Python package's library holds comm-opt, too,
-/// which has options of the same names.
-class OwnOptions {
-public:
-  OwnOptions() {
-    options.push_back(&inputPath);
-    for (auto &[name, option] : cl::getRegisteredOptions())
-      if (is_contained(option->Categories, &category))
-        options.push_back(option);
-    for (cl::Option *option : options)
-      option->removeArgument();
-  }
-  void offer() {
-    for (cl::Option *option : options)
-      option->addArgument();
-  }
-
-private:
-  SmallVector<cl::Option *> options;
-};
-
-} // namespace
-
-static OwnOptions ownOptions;
+static OwnOptions ownOptions(category, {inputPath});
 
 /// Collectives that --against-prediction names.
 static constexpr size_t kWorstSites = 10;
@@ -522,7 +497,6 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
 
 static int runMain(int argc, char **argv) {
   ownOptions.offer();
-  cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,
       "Runs a program of collectives on threads or under a launcher\n\n"

@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Mains.h"
 #include "CommSched/Analysis/SpmdCheck.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/RunTool.h"
@@ -32,6 +33,7 @@ static cl::list<std::string> paths(cl::Positional, cl::OneOrMore, cl::desc("<pro
 static cl::list<int64_t> ranks("ranks", cl::CommaSeparated, cl::value_desc("N,..."),
                                cl::desc("The ranks of the programs (default: 0, 1, ... in their order)"),
                                cl::cat(category));
+static OwnOptions ownOptions(category, {paths});
 
 static int fail(const Twine &message) {
   WithColor::error(errs(), "comm-verify-spmd") << message << "\n";
@@ -39,7 +41,7 @@ static int fail(const Twine &message) {
 }
 
 static int verifyMain(int argc, char **argv) {
-  cl::HideUnrelatedOptions(category);
+  ownOptions.offer();
   cl::ParseCommandLineOptions(argc, argv,
                               "Compares the collectives of the programs of several ranks\n\n"
                               "EXAMPLE: comm-verify-spmd rank0.mlir rank1.mlir\n");
@@ -73,4 +75,4 @@ static int verifyMain(int argc, char **argv) {
   return 0;
 }
 
-int main(int argc, char **argv) { return runTool(argc, argv, verifyMain); }
+int commschedVerifySpmdMain(int argc, char **argv) { return runTool(argc, argv, verifyMain); }

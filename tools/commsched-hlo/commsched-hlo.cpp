@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Mains.h"
 #include "CommSched/Frontends/Hlo/Reader/HloFile.h"
 #include "CommSched/Frontends/Hlo/Schedule/HloRewriter.h"
 #include "CommSched/Support/ByteCount.h"
@@ -57,6 +58,7 @@ static cl::opt<bool> buckets("buckets", cl::desc("Take merged collectives apart,
 static cl::opt<bool> asynchronous("asynchronous",
                                   cl::desc("Make collectives asynchronous that were told to be synchronous"),
                                   cl::cat(category));
+static OwnOptions ownOptions(category, {inputPath});
 
 static std::string microseconds(Ns time) { return formatv("{0:f1} us", static_cast<double>(time) / 1000).str(); }
 
@@ -153,7 +155,7 @@ static Error run() {
 }
 
 static int hloMain(int argc, char **argv) {
-  cl::HideUnrelatedOptions(category);
+  ownOptions.offer();
   cl::ParseCommandLineOptions(argc, argv, "CommSched for scheduled modules of XLA\n");
   if (Error error = run()) {
     handleAllErrors(std::move(error), [](const ErrorInfoBase &info) {
@@ -164,4 +166,4 @@ static int hloMain(int argc, char **argv) {
   return EXIT_SUCCESS;
 }
 
-int main(int argc, char **argv) { return runTool(argc, argv, hloMain); }
+int commschedHloMain(int argc, char **argv) { return runTool(argc, argv, hloMain); }

@@ -16,6 +16,10 @@
 #define COMMSCHED_SUPPORT_RUNTOOL_H
 
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/CommandLine.h"
+#include <functional>
+#include <initializer_list>
 
 namespace commsched {
 
@@ -29,6 +33,22 @@ bool asksForShortHelp(int argc, char **argv);
 /// Hides the options that libraries have registered so far, except --help and --version, so that --help lists those
 /// that a tool adds from here on; --help-hidden still lists all.
 void hideInheritedOptions();
+
+/// The options of a tool, which the parser knows only when that tool runs: the Python package holds all tools in one
+/// library, and options of several of them have one name. A static object, behind the options in their file.
+class OwnOptions {
+public:
+  /// Takes all options of the category, and those without a name, from the parser.
+  OwnOptions(llvm::cl::OptionCategory &category,
+             std::initializer_list<std::reference_wrapper<llvm::cl::Option>> positional = {});
+
+  /// Adds the options to the parser, and hides all others from --help.
+  void offer();
+
+private:
+  llvm::cl::OptionCategory &category;
+  llvm::SmallVector<llvm::cl::Option *> options;
+};
 
 /// Initializes LLVM, makes --version print the project's version, and returns what `work` returns: the exit code of the
 /// tool. A closed standard stream does not end the process: `work` goes on and writes its files. If the standard output

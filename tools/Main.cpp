@@ -1,4 +1,4 @@
-//===- Main.cpp - The executable comm-run -----------------------------------------------------===//
+//===- Main.cpp - The executable of a tool ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,10 +6,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// See RunMain.h.
+// Compiled once for each tool, with COMMSCHED_TOOL_MAIN as its function. See Mains.h.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "RunMain.h"
+#include "Mains.h"
 
-int main(int argc, char **argv) { return commschedRunMain(argc, argv); }
+int main(int argc, char **argv) { return COMMSCHED_TOOL_MAIN(argc, argv); }
