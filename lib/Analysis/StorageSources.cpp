@@ -259,6 +259,14 @@ StorageSources commsched::detail::getStorageSources(OpResult result) {
   return getPassedSources(result);
 }
 
+/// The same wait for all that wait for a future, or null if no operation of its users is one.
+static WaitOp findOneWait(Value future) {
+  for (Operation *user : future.getUsers())
+    if (auto wait = dyn_cast<WaitOp>(user))
+      return wait;
+  return {};
+}
+
 StorageSources commsched::detail::getCapturedSources(Value value) {
   StorageSources sources;
   auto result = dyn_cast<OpResult>(value);
@@ -275,9 +283,14 @@ StorageSources commsched::detail::getCapturedSources(Value value) {
   auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op);
   Value source = copyIn && value == copyIn.getSlice() ? copyIn.getBuffer() : getStorageSource(result);
   if (auto wait = dyn_cast<WaitOp>(op); wait && !source) {
-    // Without destinations the only wait returns new storage. Several waits return the same.
-    sources.fresh = wait.getFuture().getDefiningOp<CollectiveOpInterface>() && wait.getFuture().hasOneUse();
-    if (!sources.fresh)
+    // Without destinations the only wait returns new storage. Several waits return the same, that of one of them. The
+    // inputs of the collective, which its future stands for as well, are not returned.
+    bool isStarted = static_cast<bool>(wait.getFuture().getDefiningOp<CollectiveOpInterface>());
+    WaitOp other = isStarted ? findOneWait(wait.getFuture()) : WaitOp();
+    sources.fresh = other && other == wait;
+    if (other && other != wait)
+      sources.values.push_back(other->getResult(cast<OpResult>(value).getResultNumber()));
+    else if (!other)
       sources.values.push_back(wait.getFuture());
     return sources;
   }
