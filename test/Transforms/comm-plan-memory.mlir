@@ -17,7 +17,9 @@ comm.group @dp #comm.iota<[1, 4]>
 // SAME: comm.all_gather
 // CHECK: return
 // REMARK: [Passed] plan | Category:comm-plan-memory | Again=0, AgainBytes=0, Candidates=1, Kept=1, KeptBytes=1024, Kind=block, LimitingFactor=none, LowerBoundNs=5200, MakespanNsAfter=5200, MakespanNsBefore={{[0-9]+}}, PeakBytesAfter=2056, {{.*}}Remark="kept instead of made again: 1 value of 1.00 KiB; made again instead of kept: 0 values of 0 B; 5.20 us, was
+// REMARK: [Passed] value | Category:comm-plan-memory | AgainNs=4000, Bytes=1024, Kind=all_gather, LimitingFactor=none, Remark="kept instead of made again: 1.00 KiB; making it again takes 4.00 us"
 // AGAIN: [Missed] plan {{.*}}LimitingFactor="no other plan is shorter"
+// AGAIN: [Missed] value {{.*}}Kind=all_gather, LimitingFactor="no plan that changes it is shorter", Remark="made again, as in the program: 1.00 KiB; making it again takes 4.00 us"
 func.func @second_gather(%w: tensor<64xf32>, %x: tensor<256xf32>) -> tensor<1xf32> {
   %f = comm.all_gather %w on @dp {comm.cost = #comm.cost<time = 4000>} : (tensor<64xf32>) -> !comm.future<tensor<256xf32>>
   %g = comm.wait %f : !comm.future<tensor<256xf32>>

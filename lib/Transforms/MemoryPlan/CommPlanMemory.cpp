@@ -55,6 +55,18 @@ struct RepeatedBlock {
   llvm::BitVector given;
 };
 
+/// What was decided for one value.
+struct ValuePlan {
+  /// Where it is made first.
+  Location loc;
+  std::string kind;
+  /// Whether it is made again, in the program and by the plan.
+  bool isGivenAgain, isAgain;
+  Bytes bytes;
+  /// The time of making it again.
+  Ns time;
+};
+
 /// What was decided for a block, and what it brings.
 struct BlockPlan {
   /// Indexed as RepeatedBlock::ops: what is left out. Empty if the block stays as it is.
@@ -67,6 +79,8 @@ struct BlockPlan {
   /// Values, and their bytes, that the program makes again and the plan keeps, and the reverse.
   int64_t kept = 0, again = 0;
   Bytes keptBytes = 0, againBytes = 0;
+  /// All values that may be kept or made again.
+  std::vector<ValuePlan> values;
   int64_t candidates = 0, tried = 0;
   /// MemoryPlan::lowerBound.
   Ns lowerBound = 0;
@@ -119,6 +133,8 @@ private:
       plan = std::move(*found);
     }
     say(loc, plan, known);
+    for (const ValuePlan &value : plan.values)
+      say(value, plan.changes());
     return plan.changes() ? carryOut(function, block, limits, plan) : success();
   }
 
@@ -182,10 +198,11 @@ private:
     plan.candidates = static_cast<int64_t>(repeated.ops.size());
     plan.tried = best.tried;
     plan.lowerBound = best.lowerBound;
-    if (best.kept == repeated.given)
+    const bool isGiven = best.kept == repeated.given;
+    llvm::BitVector leftOut = isGiven ? best.kept : leftOutBy(repeated, best.reduced);
+    noteValues(plan, repeated, loaded.problem, leftOut);
+    if (isGiven)
       return plan;
-    count(plan, repeated, loaded.problem, best);
-    llvm::BitVector leftOut = leftOutBy(repeated, best.reduced);
     plan.order = std::move(best.reduced.origin);
     reduce(loaded, repeated, leftOut, plan.order);
     plan.schedule = std::move(best.schedule);
@@ -231,19 +248,31 @@ private:
     return selected;
   }
 
-  /// Counts what is kept or made again unlike in the program. A clone that nobody reads is no value made again.
-  static void count(BlockPlan &plan, const RepeatedBlock &repeated, const Problem &problem, const MemoryPlan &best) {
-    llvm::BitVector leftOut = leftOutBy(repeated, best.reduced);
+  /// Notes what was decided for each value, and counts what is kept or made again unlike in the program. A clone that
+  /// nobody reads is no value made again.
+  static void noteValues(BlockPlan &plan, const RepeatedBlock &repeated, const Problem &problem,
+                         const llvm::BitVector &leftOut) {
+    llvm::SmallPtrSet<Operation *, 8> madeTwice;
+    for (const RepeatedOps &ops : repeated.ops)
+      if (ops.isGiven)
+        madeTwice.insert(ops.first.front());
     for (auto [index, repetition] : llvm::enumerate(repeated.repetitions)) {
-      if (leftOut[index] != repeated.ops[index].isGiven)
-        continue;
-      Bytes bytes = 0;
-      for (NodeId node : repetition.again)
+      const RepeatedOps &ops = repeated.ops[index];
+      Operation *maker = ops.first.front();
+      ValuePlan value{maker->getLoc(), remarkKind(maker), ops.isGiven, !leftOut[index], 0, 0};
+      for (NodeId node : repetition.again) {
+        value.time += problem.nodes[node].cost;
         for (BufferId buffer : problem.touches[node])
           if (problem.buffers[buffer].def == node)
-            bytes += problem.buffers[buffer].bytes;
-      ++(leftOut[index] ? plan.kept : plan.again);
-      (leftOut[index] ? plan.keptBytes : plan.againBytes) += bytes;
+            value.bytes += problem.buffers[buffer].bytes;
+      }
+      if (value.isAgain != value.isGivenAgain) {
+        ++(value.isAgain ? plan.again : plan.kept);
+        (value.isAgain ? plan.againBytes : plan.keptBytes) += value.bytes;
+      }
+      // What the program makes twice need not be said to be made no third time.
+      if (ops.isGiven || value.isAgain || !madeTwice.contains(maker))
+        plan.values.push_back(std::move(value));
     }
   }
 
@@ -319,6 +348,22 @@ private:
       return "; no plan is shorter";
     double percent = 100.0 * (static_cast<double>(schedule.makespan) / static_cast<double>(plan.lowerBound) - 1);
     return llvm::formatv("; at most {0:f1} % from the best plan", percent).str();
+  }
+
+  /// Says what was decided for a value; if the block stays as it is, that is what the program does.
+  void say(const ValuePlan &value, bool changes) {
+    const bool isAgain = changes ? value.isAgain : value.isGivenAgain;
+    const bool isChanged = isAgain != value.isGivenAgain;
+    auto options = remark::RemarkOpts::name("value").category(getArgument());
+    auto remark = isChanged ? remark::passed(value.loc, options) : remark::missed(value.loc, options);
+    if (!remark)
+      return;
+    remark << remark::metric("Bytes", value.bytes) << remark::metric("AgainNs", value.time);
+    std::string sentence = isAgain ? "made again" : "kept";
+    sentence += isChanged ? isAgain ? " instead of kept" : " instead of made again" : ", as in the program";
+    describeRemark(remark, value.kind,
+                   isChanged ? StringRef(kNoLimitingFactor) : StringRef("no plan that changes it is shorter"),
+                   sentence + ": " + formatBytes(value.bytes) + "; making it again takes " + formatNs(value.time));
   }
 
   void say(Location loc, const BlockPlan &plan, const Schedule &known) {
