@@ -105,7 +105,9 @@ def _profiled_job(rank, ranks, folder):
     from torch.profiler import ProfilerActivity, profile, schedule
 
     x = torch.ones(400, 400)
-    with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=0, warmup=1, active=2, repeat=1)) as profiler:
+    with profile(
+        activities=[ProfilerActivity.CPU], schedule=schedule(wait=0, warmup=1, active=2, repeat=1)
+    ) as profiler:
         for _ in range(3):
             work = dist.all_reduce(x, async_op=True)
             y = torch.ones(300, 300)
