@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import commsched
-from commsched.torch.options import option_value
+from commsched.program import option_value
 
 # By what the time of each collective is multiplied.
 SCALES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)

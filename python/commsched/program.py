@@ -38,6 +38,12 @@ def _add_package_machines() -> None:
 _add_package_machines()
 
 
+def option_value(value: str | os.PathLike) -> str:
+    """A text or a path as the value of a pass option."""
+    text = os.fspath(value)
+    return f'"{text}"' if any(c in text for c in " {},=()") else text
+
+
 # Gathers numbers from all ranks, as an all-gather does.
 Gather = Callable[[list[int]], list[int]]
 

@@ -25,7 +25,7 @@ from torch._inductor.utils import is_wait
 
 import gloo
 from commsched.torch import reporting
-from commsched.torch.inductor import config_patches
+from commsched.torch.inductor import config_patches, passes, rivals
 from commsched.torch.inductor.kernel_order import Kernels, is_kernel
 from commsched.torch.inductor.kernels import KernelImporter
 from commsched.torch.inductor.passes import direction
@@ -155,10 +155,37 @@ def test_a_kernel_reads_its_part_of_a_bucket():
 
 
 def test_inductor_alone_waits_at_once(graphs):
-    """This shows the possible gain, and that the counting above can fail."""
+    """This shows the possible gain, and that the counting above can fail. Without `simple_overlap`, as before 2.15."""
+    off = {rivals.SIMPLE_OVERLAP: False} if rivals.simple_overlap() else {}
     for gm in graphs["tiny"].values():
-        counts = in_flight(generated(gm, None)[0])
+        counts = in_flight(generated(gm, None, **off)[0])
         assert counts.count(0) == len(counts) > 5, counts
+
+
+@pytest.mark.skipif(not rivals.simple_overlap(), reason="this version of PyTorch has no simple_overlap")
+def test_simple_overlap_is_off_for_the_orders_that_we_decide_alone(graphs, monkeypatch):
+    """Inductor's own pass runs over Inductor's own orders, ours over ours, and the report says which."""
+    from torch._inductor import comms
+
+    ran, simple_overlap = [], comms.simple_overlap
+    monkeypatch.setattr(comms, "simple_overlap", lambda snodes: (ran.append(len(snodes)), simple_overlap(snodes))[1])
+    for which, gm in graphs["tiny"].items():
+        hidden = {}
+        for options in (None, {}):
+            ran.clear()
+            code, _ = generated(gm, options)
+            hidden[options is None] = len(in_flight(code)) - in_flight(code).count(0)
+            assert bool(ran) == (options is None) and rivals.simple_overlap()
+        assert said(code)["switched_off"] == "simple_overlap" and said(code)["as_decided"], which
+        assert hidden[True] > 0
+    # Without an order of ours, PyTorch's is what PyTorch makes of it.
+    monkeypatch.setenv(reporting.STRICT, "0")
+    with mock.patch.object(passes, "_ordered", side_effect=reporting.Unscheduled("no order")):
+        monkeypatch.setattr(reporting, "_warned", set())
+        with pytest.raises(UserWarning, match="keep Inductor's order: no order"):
+            generated(graphs["tiny"]["fw"], {})
+        code, _ = generated(graphs["tiny"]["fw"], {})  # The warning comes once.
+    assert ran and "switched_off" not in said(code) and rivals.simple_overlap()
 
 
 def test_a_later_change_of_the_order_is_told(graphs):

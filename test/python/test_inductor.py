@@ -17,7 +17,8 @@ import gloo
 from commsched.torch import reporting
 from commsched.torch.inductor.kernel_order import Kernels
 from commsched.torch.inductor.passes import GraphPass, KernelOrder
-from commsched.torch.inductor.ways_in import RIVALS, config_patches
+from commsched.torch.inductor.rivals import RIVALS
+from commsched.torch.inductor.ways_in import config_patches
 from commsched.torch.options import Options
 from commsched.torch.reporting import (
     STRICT,

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import pytest
 import robustness_jax
@@ -131,12 +132,25 @@ def test_a_slower_order_is_taken_if_the_given_one_is_above_the_limit_in_bytes():
 def test_another_version_gives_a_warning(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.99.0")
     monkeypatch.setattr(hook, "_warned", set())
-    with pytest.warns(UserWarning, match=r"jaxlib is 0\.99\.0; CommSched was tested with 0\.10\.2"):
+    with pytest.warns(UserWarning, match=r"jaxlib is 0\.99\.0; CommSched was tested with 0\.10 to 0\.12"):
         hook._warn_of_version()
 
 
+@pytest.mark.parametrize("found", ["0.10.0", "0.11.2", "0.12.0.1"])
+def test_tested_versions_and_the_extra_agree(monkeypatch, found):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: found)
+    monkeypatch.setattr(hook, "_warned", set())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hook._warn_of_version()
+    first, end = re.search(
+        r'^jax = \["jax>=0\.(\d+),<0\.(\d+)"\]', (ROOT / "python" / "pyproject.toml").read_text(), re.MULTILINE
+    ).groups()
+    assert hook.TESTED_JAXLIB == tuple(f"0.{minor}" for minor in range(int(first), int(end)))
+
+
 def test_without_a_plugin_the_error_says_so(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: hook.TESTED_JAXLIB)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: f"{hook.TESTED_JAXLIB[0]}.2")
     monkeypatch.setattr(hook, "PLUGINS", ("jax_plugins.none",))
     with pytest.raises(Error, match="got none"):
         commsched.jax.install()

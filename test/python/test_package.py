@@ -32,20 +32,28 @@ def test_a_missing_tool_is_named():
         commsched_tools.find("comm-bake")
 
 
-def test_the_extra_asks_for_the_supported_version():
-    assert (
-        re.search(r'^torch = \["torch==([0-9.]+)\.\*"\]', PYPROJECT.read_text(), re.MULTILINE)[1] == pytorch.SUPPORTED
-    )
+def test_the_extra_asks_for_the_supported_versions():
+    first, end = re.search(r'^torch = \["torch>=2\.(\d+),<2\.(\d+)"\]', PYPROJECT.read_text(), re.MULTILINE).groups()
+    assert pytorch.SUPPORTED == tuple(f"2.{minor}" for minor in range(int(first), int(end)))
 
 
-@pytest.mark.parametrize("found", ["2.12.1", "2.14.0+cu130", "3.2.13"])
+@pytest.mark.parametrize("found", ["2.12.1", "2.16.0+cu130", "3.2.13", "2.1.0"])
 def test_another_pytorch_is_refused_in_one_line(monkeypatch, found):
+    monkeypatch.delenv(pytorch.ANY_TORCH, raising=False)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: found)
     with pytest.raises(ImportError) as error:
         pytorch.check()
     message = str(error.value)
-    assert f"needs PyTorch 2.13, got {found}" in message and "\n" not in message
+    assert f"needs PyTorch 2.13 to 2.15, got {found}: pip install 'torch>=2.13,<2.16'" in message
+    assert "\n" not in message
     monkeypatch.setenv(pytorch.ANY_TORCH, "1")
+    pytorch.check()
+
+
+@pytest.mark.parametrize("found", ["2.13.0+cpu", "2.14.1", "2.15.0", "2.15.1+cu132"])
+def test_supported_versions_are_taken(monkeypatch, found):
+    monkeypatch.delenv(pytorch.ANY_TORCH, raising=False)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: found)
     pytorch.check()
 
 

@@ -85,6 +85,15 @@ def test_the_page_has_the_worst_collectives(tmp_path):
     assert "gather<29>" in page.text and "gather<9>" not in page.text and "a & b" in page.text
 
 
+def test_one_line_names_the_pass_of_inductor_that_was_off():
+    code = {"place": "code", "direction": "backward", "switched_off": "simple_overlap"}
+    line = "Inductor's simple_overlap was off for 2 graphs, which have the order that CommSched decided"
+    report = summary.Report([REPORT, code, code, {"place": "code", "direction": "forward"}])
+    assert str(report).split("\n")[-1] == line and line.replace("'", "&#x27;") in report.html
+    assert "1 graph, which has" in str(summary.Report([code]))
+    assert "was off" not in str(summary.Report([REPORT])) + summary.Report([REPORT]).html
+
+
 def test_reports_are_taken_and_the_report_stays(kept):
     reporting.record(REPORT)
     assert reporting.reports() == [REPORT] and reporting.reports() == []

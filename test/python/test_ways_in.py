@@ -4,6 +4,7 @@
 """The ways to switch CommSched on in torch.compile, and Inductor's caches, with fake ranks and without kernels."""
 
 import re
+import types
 import warnings
 
 import pytest
@@ -17,7 +18,7 @@ from torch._inductor.utils import run_and_get_code
 import commsched.torch as ct
 import gloo
 from commsched.torch import reporting
-from commsched.torch.inductor import passes
+from commsched.torch.inductor import hooks, passes, rivals
 from commsched.torch.options import Options
 from commsched.torch.trace import fake_world
 
@@ -138,6 +139,23 @@ def test_pytorchs_own_scheduler_is_turned_off_and_named():
             ct.uninstall()  # Inside of the block, for it restores what was there at `install`.
             assert ic.bucket_all_gathers_fx == "all"
         assert ic.aten_distributed_optimizations.enable_overlap_scheduling
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_simple_overlap_is_off_while_kernels_keep_our_order(monkeypatch, given):
+    """The setting of PyTorch 2.15 in the place of Inductor's configuration, so that every version tests it."""
+    settings = types.SimpleNamespace(enable_simple_overlap=given)
+    monkeypatch.setattr(rivals, "_config", lambda: types.SimpleNamespace(aten_distributed_optimizations=settings))
+    with pytest.raises(KeyError), rivals.simple_overlap_restored() as on:
+        compilation = hooks.Compilation(simple_overlap=on)
+        assert compilation.keeps_order(True) is given and not settings.enable_simple_overlap
+        assert compilation.keeps_order(False) is False and settings.enable_simple_overlap is given
+        assert compilation.keeps_order(True) is given
+        raise KeyError  # The compilation fails.
+    assert settings.enable_simple_overlap is given
+    monkeypatch.setattr(rivals, "_config", lambda: types.SimpleNamespace(aten_distributed_optimizations=None))
+    with rivals.simple_overlap_restored() as on:  # PyTorch 2.13 has no such pass.
+        assert not on and not hooks.Compilation(simple_overlap=on).keeps_order(True)
 
 
 def test_other_backends_and_graphs_without_collectives_are_told():

@@ -27,8 +27,9 @@ from .. import _commsched, traces
 from ..program import Error, version
 from . import ranks as _ranks
 
-# The version whose modules and whose C API were tested. Another one gives a warning.
-TESTED_JAXLIB = "0.10.2"
+# The versions whose modules and whose C API were tested; python/pyproject.toml has the same range in the extra `jax`.
+# Another one gives a warning.
+TESTED_JAXLIB = ("0.10", "0.11", "0.12")
 # Packages of plugins, and the library in them.
 PLUGINS = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
 LIBRARY = "xla_cuda_plugin.so"
@@ -358,8 +359,8 @@ def _warn_of_version() -> None:
         version = importlib.metadata.version("jaxlib")
     except importlib.metadata.PackageNotFoundError:
         raise Error("commsched.jax needs jaxlib, which is not installed") from None
-    if version != TESTED_JAXLIB:
-        _warn_once(f"jaxlib is {version}; CommSched was tested with {TESTED_JAXLIB}")
+    if ".".join(version.split(".")[:2]) not in TESTED_JAXLIB:
+        _warn_once(f"jaxlib is {version}; CommSched was tested with {TESTED_JAXLIB[0]} to {TESTED_JAXLIB[-1]}")
 
 
 def _listen() -> None:

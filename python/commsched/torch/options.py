@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from .. import __version__, program, traces
+from ..program import option_value
 
 COLLECTIVE_ORDERS = ("free", "group", "program")
 # "seed" is the former name of "inductor".
@@ -388,12 +389,6 @@ def _names(entry: str) -> list[str]:
     """The names of the passes in an entry, which may be a nested pipeline, without those of its anchors."""
     names = re.findall(r"[a-z][a-z0-9-]*(?:\.[a-z0-9_]+)?", re.sub(r"{[^}]*}", "", entry))
     return [name for name in names if "." not in name]
-
-
-def option_value(value: str | os.PathLike) -> str:
-    """A text or a path as the value of a pass option."""
-    text = os.fspath(value)
-    return f'"{text}"' if any(c in text for c in " {},=()") else text
 
 
 @functools.cache

@@ -163,7 +163,8 @@ def reports() -> list[dict]:
     Every report has "place" ("graph", "kernels" or "code"), "direction" ("forward" or "backward"), "collectives",
     "exposed_ns" and "makespan_ns". That of the graph has all fields of `schedule_overlap`'s. Those of the kernels and
     of the code count "kernels" (fused), and "adjacent": collectives without a kernel between their start and their
-    wait. "holds" is true for the code alone, for the code is what runs. With `tune="measure"`, a report of the place
+    wait. "holds" is true for the code alone, for the code is what runs. "switched_off" names a pass of Inductor's that
+    was on and would have moved what was decided. With `tune="measure"`, a report of the place
     "tuned" tells which variant all ranks keep, and by how much it is faster. With `memory_plan="on"`, one of the place
     "plan" tells how the graph of a step was cut in two.
     """

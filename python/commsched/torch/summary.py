@@ -117,11 +117,23 @@ class Report:
         graphs = [(r, self.measured.compared(r)) for r in self.reports if r.get("per_operation") is not None]
         return [(_shares(r, compared), compared) for r, compared in graphs]
 
+    def switched_off(self) -> str:
+        """One line about the pass of Inductor's that was on and did not run, for the order was decided. Empty if there
+        was none.
+        """
+        codes = [r for r in self.reports if r.get("place") == "code" and "switched_off" in r]
+        if not codes:
+            return ""
+        passes = ", ".join(sorted({r["switched_off"] for r in codes}))
+        which = f"{len(codes)} graphs, which have" if len(codes) > 1 else "1 graph, which has"
+        return f"Inductor's {passes} was off for {which} the order that CommSched decided"
+
     def __str__(self) -> str:
         if not self.reports:
             return "CommSched has scheduled nothing: no graph with collectives was compiled"
         table = [COLUMNS, *rows(self.reports)]
         parts = [_text(table)]
+        parts += ["", note] if (note := self.switched_off()) else []
         for headline, compared in self.compared():
             parts += ["", headline, _text([COMPARED_COLUMNS, *map(_cells, compared[:WORST])])]
         return "\n".join(parts)
@@ -135,6 +147,8 @@ class Report:
         for headline, compared in self.compared():
             cells = _table(COMPARED_COLUMNS, [_cells(c) for c in compared])
             body += f"<details><summary>{html.escape(headline)}</summary>{cells}</details>"
+        if note := self.switched_off():
+            body = f"<p>{html.escape(note)}</p>{body}"
         title = "CommSched's report" if self.reports else str(self)
         return (
             f"<!doctype html><html lang=en><meta charset=utf-8><title>CommSched</title><style>{STYLE}</style>"

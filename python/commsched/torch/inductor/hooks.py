@@ -23,6 +23,8 @@ import torch.fx as fx
 
 from ..apply.snapshot import Snapshot
 from ..reporting import survive
+from ..semantics.landing import split_waits
+from . import rivals
 from .gate import Overwritten
 from .in_place import functional_all_reduces, reduce_in_place
 
@@ -38,11 +40,20 @@ class Compilation:
         given: the scheduled graphs, subgraphs included, as Inductor left them.
         finished: the identities of all modules that Inductor's FX passes are done with.
         undone: why the schedules were undone. Empty if they hold.
+        simple_overlap: whether Inductor's pass of this name is on outside of this run.
     """
 
     given: list[Snapshot] = dataclasses.field(default_factory=list)
     finished: set[int] = dataclasses.field(default_factory=set)
     undone: str = ""
+    simple_overlap: bool = False
+
+    def keeps_order(self, decided: bool) -> bool:
+        """Lets Inductor run `simple_overlap` over the kernels that it is ordering now, unless CommSched decided their
+        order. Whether the pass was switched off for that.
+        """
+        rivals.switch_simple_overlap(self.simple_overlap and not decided)
+        return self.simple_overlap and decided
 
     def undo(self, reason: str) -> None:
         """Takes all graphs back to what Inductor made of them. Nothing is scheduled from here on."""
@@ -84,6 +95,7 @@ def _passes(original: Callable) -> Callable:
         with functional_all_reduces():
             original(gm, is_inference)
         compilation.finished.add(id(gm))
+        split_waits(gm.graph)
         given = Snapshot(gm.graph)
         compilation.given.append(given)
         for last in wanted:
@@ -98,16 +110,17 @@ def _compiles(original: Callable) -> Callable:
     def codegen_and_compile(self: Any, gm: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         if not _wanted():
             return original(self, gm, *args, **kwargs)
-        compilation = Compilation()
-        token = _current.set(compilation)
-        try:
-            return original(self, gm, *args, **kwargs)
-        except Overwritten as error:
-            survive("a graph is compiled again in PyTorch's order", error)
-            compilation.undo(str(error))
-            return original(self, gm, *args, **kwargs)
-        finally:
-            _current.reset(token)
+        with rivals.simple_overlap_restored() as given:
+            compilation = Compilation(simple_overlap=given)
+            token = _current.set(compilation)
+            try:
+                return original(self, gm, *args, **kwargs)
+            except Overwritten as error:
+                survive("a graph is compiled again in PyTorch's order", error)
+                compilation.undo(str(error))
+                return original(self, gm, *args, **kwargs)
+            finally:
+                _current.reset(token)
 
     return codegen_and_compile
 

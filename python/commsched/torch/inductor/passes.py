@@ -182,7 +182,8 @@ class KernelOrder(CustomSchedulerPass):
         order = snodes = gloo_lists.with_waits_joined(snodes)
         report: dict[str, Any] = {"direction": which}
         compilation = hooks.current()
-        if compilation is None or not compilation.undone:
+        decided = compilation is None or not compilation.undone
+        if decided:
             try:
                 order, report = _ordered(snodes, promised.get("peak_bytes", {}))
                 races = gate.races_of_kernels(order)
@@ -193,7 +194,9 @@ class KernelOrder(CustomSchedulerPass):
                 reporting.record(report)
             except Exception as error:  # A compilation must not fail for want of a better order.
                 survive(f"the kernels of a {which} graph keep Inductor's order", error)
-                order, report = snodes, {"direction": which}
+                order, report, decided = snodes, {"direction": which}, False
+        if compilation is not None and compilation.keeps_order(decided):
+            report["switched_off"] = "simple_overlap"
         _speak(order, report, options)
         return order
 
@@ -271,7 +274,7 @@ def _speak(order: list, report: dict, options: Options) -> None:
         final = scheduler.nodes
         _pass_last_gate(final, wrapper.lines, report["direction"])
         same = [s.get_name() for s in final] == names
-        kept = report if same else {"direction": report["direction"]}
+        kept = report if same else {k: report[k] for k in ("direction", "switched_off") if k in report}
         return {
             **kept,
             **_counts(final),

@@ -21,19 +21,11 @@ from typing_extensions import Unpack
 
 from .. import reporting
 from ..options import OptionArguments, Options
+from . import rivals
 from .partition import Partition
 from .passes import FusionBounds, GraphPass, KernelOrder
 from .tuning import tuned
 
-# PyTorch's own overlap schedulers and bucketing, with the values that switch them off. They would run after CommSched's
-# passes and change what was decided.
-RIVALS = {
-    "aten_distributed_optimizations.enable_overlap_scheduling": False,
-    "bucket_all_gathers_fx": "none",
-    "bucket_reduce_scatters_fx": "none",
-    "bucket_all_reduces_fx": "none",
-    "reorder_for_compute_comm_overlap": False,
-}
 # The configuration as it was before `install`.
 _before: dict[str, Any] | None = None
 
@@ -43,7 +35,7 @@ def config_patches(options: Options) -> dict[str, Any]:
 
     The order that was decided also decides the peak of memory. Inductor's own search for a lower peak would undo it, so
     it is off. PyTorch's own overlap schedulers and bucketing are off as well. If one of them was on, one warning says
-    so.
+    so. Its pass `simple_overlap` is off only for graphs that CommSched orders (`rivals`), and their report says so.
     """
     from torch._inductor import config
 
@@ -51,10 +43,10 @@ def config_patches(options: Options) -> dict[str, Any]:
     before = [] if existing is None else list(existing) if isinstance(existing, (list, tuple)) else [existing]
     before = [p for p in before if not isinstance(p, GraphPass)]
     graph_pass = GraphPass(options)
-    rivals = [name for name, off in RIVALS.items() if _config_value(name) != off]
-    if rivals:
+    on = [name for name, off in rivals.RIVALS.items() if rivals.value(name) != off]
+    if on:
         reporting.warn_once(
-            f"PyTorch's own {', '.join(rivals)} would change the schedule, and is turned off where CommSched is on"
+            f"PyTorch's own {', '.join(on)} would change the schedule, and is turned off where CommSched is on"
         )
     return {
         "post_grad_custom_post_pass": [*before, graph_pass] if before else graph_pass,
@@ -62,7 +54,7 @@ def config_patches(options: Options) -> dict[str, Any]:
         "_post_fusion_custom_pass": KernelOrder(options, _earlier(config._post_fusion_custom_pass)),
         "reorder_for_peak_memory": False,
         **_partitioner(options),
-        **RIVALS,
+        **rivals.RIVALS,
     }
 
 
@@ -77,23 +69,6 @@ def _partitioner(options: Options) -> dict[str, Any]:
             f"memory_plan='on' takes the place of the partitioner {type(config.custom_partitioner_fn).__name__}"
         )
     return {"custom_partitioner_fn": Partition(options)}
-
-
-def _config_value(name: str) -> Any:
-    from torch._inductor import config
-
-    value = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
-
-
-def _set_config(values: dict[str, Any]) -> None:
-    from torch._inductor import config
-
-    for name, value in values.items():
-        owner, _, last = name.rpartition(".")
-        setattr(_config_value(owner) if owner else config, last, value)
 
 
 def _earlier(scheduler_pass: Any) -> Any:
@@ -184,15 +159,15 @@ def install(**options: Unpack[OptionArguments]) -> None:
     settings.refuse_tuning("install")
     patches = config_patches(settings)
     if _before is None:
-        _before = {name: _config_value(name) for name in patches}
-    _set_config(patches)
+        _before = {name: rivals.value(name) for name in patches}
+    rivals.assign(patches)
 
 
 def uninstall() -> None:
     """Restores Inductor's configuration as it was before `install`. Without an `install`, nothing happens."""
     global _before
     if _before is not None:
-        _set_config(_before)
+        rivals.assign(_before)
         _before = None
 
 

@@ -6,7 +6,7 @@
 Sharding libraries write waits for what has landed already (`wait_tensor(wait_tensor(x))`), and return the result of a
 start beside that of its wait, for the backward pass. PyTorch's wait returns the tensor that it is given, so all of them
 are one tensor. Here the first wait remains, and everybody behind it reads its result. So a start has one reader, its
-wait, and can be merged and split.
+wait, and can be merged and split. A wait for a list (`wait_tensors`, PyTorch 2.15) becomes one wait per element.
 """
 
 from __future__ import annotations
@@ -31,8 +31,35 @@ def prepare(graph: fx.Graph) -> None:
         AssertionError: the arguments of some nodes form a cycle.
     """
     sort(graph)
-    if name_landed_results(graph):
+    if split_waits(graph) + name_landed_results(graph):
         refresh(graph)
+
+
+def split_waits(graph: fx.Graph) -> int:
+    """Waits for the elements of lists one by one, as eager code does. Returns how many waits for lists were split.
+
+    PyTorch 2.15 writes `wait_tensors` for what a coalesced collective or a batch of sends and receives has filled;
+    older versions write these waits themselves. A list that is read as a whole stays, and the graph is refused later.
+    """
+    target = getattr(torch.ops._c10d_functional, "wait_tensors", None)
+    split = 0
+    for node in graph.find_nodes(op="call_function", target=target.default) if target is not None else ():
+        elements = node.args[0]
+        if not isinstance(elements, (list, tuple)) or any(u.target is not operator.getitem for u in node.users):
+            continue
+        meta = {k: v for k, v in node.meta.items() if k not in ("val", "tensor_meta")}
+        waits = []
+        for element in elements:
+            with graph.inserting_before(node):
+                wait = graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (element,))
+            wait.meta = {**meta, "val": element.meta.get("val")}
+            waits.append(wait)
+        for reader in list(node.users):
+            reader.replace_all_uses_with(waits[reader.args[1]])
+            graph.erase_node(reader)
+        graph.erase_node(node)
+        split += 1
+    return split
 
 
 def sort(graph: fx.Graph) -> None:
