@@ -32,7 +32,7 @@ from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.scheduler import Scheduler
 
 from commsched.torch import trace
-from commsched.torch.inductor import config_patches, kernels
+from commsched.torch.inductor import config_patches, kernels, rivals
 from commsched.torch.inductor.kernel_order import Kernels, in_flight, is_kernel
 from commsched.torch.options import DEFAULT_MACHINE, Options
 from commsched.torch.ranks import agreement
@@ -150,6 +150,15 @@ def exceptions(graphs: dict) -> list[str]:
     ]
 
 
+def incumbent() -> list[str]:
+    """What Inductor's own pass behind all others does in the rows, if this version of PyTorch has it (2.15)."""
+    if not rivals.simple_overlap():
+        return []
+    return [
+        "Inductor's `simple_overlap` is on in the rows of Inductor and PyTorch, as by default, and off in CommSched's."
+    ]
+
+
 def page(results: dict) -> str:
     lines = [
         "# Results: what reaches the generated code",
@@ -159,6 +168,7 @@ def page(results: dict) -> str:
         " ".join(__doc__.split("\n\n")[1].split("\n")),
         "",
         '"adjacent" counts collectives with no kernel between start and wait. Times are in ms, the peak in MiB.',
+        *incumbent(),
         *exceptions(results["graphs"]),
         "| graph | scheduler | adjacent | collectives | kernels | exposed | makespan | peak |",
         "|---|---|---|---|---|---|---|---|",

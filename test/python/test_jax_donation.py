@@ -3,10 +3,11 @@
 
 """Donations: XLA forgets those of a module that a transformation returns, and CommSched keeps them nevertheless.
 
-The first test is the reproducer for Jax.md. It needs nothing of CommSched and no GPU. A failure is good news: XLA
-keeps donations, so that no second compilation is needed. The others need XLA's plugin for CUDA, and no GPU either.
+The first test is the reproducer for Jax.md. It needs nothing of CommSched and no GPU. XLA of jaxlib 0.12 keeps them.
+The others need XLA's plugin for CUDA, and no GPU either.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -54,13 +55,17 @@ PROGRAM = """
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which scripts/setup.sh installs")
 @pytest.mark.parametrize("stage", ["PRE_SCHEDULER", "POST_SCHEDULER"])
-@pytest.mark.parametrize("change, aliased", [("none", 2 * 256 * 256 * 4), ("same", 0), ("donors", 0)])
-def test_xla_forgets_donations_of_a_returned_module(stage, change, aliased):
+@pytest.mark.parametrize("change", ["none", "same", "donors"])
+def test_xla_forgets_donations_of_a_returned_module(stage, change):
+    keeps = tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2])) >= (0, 12)
     environment = dict(os.environ, JAX_PLATFORMS="cpu")
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM), stage, change]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if keeps and change == "donors":  # What it has kept already.
+        assert done.returncode == 1 and "also in the input output alias config" in done.stderr
+        return
     assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == aliased
+    assert json.loads(done.stdout.splitlines()[-1]) == (2 * 256 * 256 * 4 if keeps or change == "none" else 0)
 
 
 PRELUDE = """
@@ -106,6 +111,14 @@ PRELUDE = """
         )
         return jitted.trace(abstract, x, state).lower(lowering_platforms=("cuda",)).compile()
 
+    def of_step(reports):
+        # From 0.12 on, XLA's autotuner compiles fusions as modules of their own.
+        (report,) = (r for r in reports if r["module"].startswith("jit_"))
+        return report
+
+    def dumped(folder):
+        return [path for path in pathlib.Path(folder).iterdir() if path.name.startswith("jit_")]
+
     def first_line(compiled):
         # XLA's own estimates, which CommSched asks for, count in the fingerprint.
         return re.sub('fingerprint_before_lhs="[0-9a-f]*"', "", compiled.as_text().splitlines()[0])
@@ -131,8 +144,8 @@ KEPT = """
             warnings.simplefilter("error")
             with commsched.jax.enabled(dump=folder):
                 ours = compile(form)
-            (report,) = commsched.jax.reports(clear=True)
-            (given,) = pathlib.Path(folder).iterdir()
+            report = of_step(commsched.jax.reports(clear=True))
+            (given,) = dumped(folder)
             scheduled, alone = commsched.jax.schedule(given.read_bytes())
         assert report["changed"] and report["donations_kept"] and alone["signature"] == report["signature"]
         expected = instructions(_hlo.XlaComputation(scheduled).as_hlo_text())
@@ -185,7 +198,7 @@ BROKEN = """
         with commsched.jax.enabled():
             kept = compile("plain")
     assert formats == ["mlir", "hlo", "mlir"], formats
-    (report,) = commsched.jax.reports()
+    report = of_step(commsched.jax.reports())
     reason = "XLA's backend could not compile it by itself: "
     assert not report["changed"] and report["kept_because"].startswith(reason), report
     assert len(report["kept_because"]) > len(reason)
@@ -243,7 +256,7 @@ LIMITED = """
         lies, compilations = wrong, 0
         with commsched.jax.enabled(memory_limit_bytes=LIMIT, donation=donation):
             ours = compile("plain")
-        (report,) = commsched.jax.reports(clear=True)
+        report = of_step(commsched.jax.reports(clear=True))
         lies = 0
         needed = ours.memory_analysis().temp_size_in_bytes
         assert needed <= LIMIT, (needed, LIMIT)
@@ -271,19 +284,19 @@ PIPELINED = """
         jax.clear_caches()
         with commsched.jax.enabled(**options):
             compiled = lowered.compile()
-        return compiled, commsched.jax.reports(clear=True)
+        return compiled, of_step(commsched.jax.reports(clear=True))
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kept, (report,) = compile()
+        kept, report = compile()
     assert [str(w.message) for w in caught if 'try loops="pipeline"' in str(w.message)], caught
     assert "xla_flags" not in report and report["loops"], report
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("error")
         # jax.checkpoint's barrier is worth a word in any case.
         warnings.filterwarnings("ignore", message=".*prevent_cse=False")
-        ours, (fast,) = compile(loops="pipeline", dump=folder)
-        given = sorted(pathlib.Path(folder).iterdir(), key=lambda path: int(path.name.split(".")[-2]))
+        ours, fast = compile(loops="pipeline", dump=folder)
+        given = sorted(dumped(folder), key=lambda path: int(path.name.split(".")[-2]))
         assert len(given) == 3, given
         alone = [commsched.jax.schedule(path.read_bytes()) for path in given]
     assert fast["changed"] and fast["donations_kept"] and len(fast["xla_flags"]) >= 3, fast
@@ -306,7 +319,7 @@ PIPELINED = """
 
     # A limit that this way does not keep.
     limit = ours.memory_analysis().temp_size_in_bytes - 1
-    within, (limited,) = compile(loops="pipeline", memory_limit_bytes=limit)
+    within, limited = compile(loops="pipeline", memory_limit_bytes=limit)
     assert within.memory_analysis().temp_size_in_bytes <= limit, limited
     assert limited.get("xla_flags") != fast["xla_flags"] or limited["signature"] != fast["signature"]
     print("done")

@@ -3,6 +3,7 @@
 
 """commsched.jax.convert makes of HLO text the module that it was printed from, and text of a module."""
 
+import importlib.metadata
 import importlib.util
 import pathlib
 import re
@@ -27,7 +28,10 @@ def measured(module: bytes) -> dict:
 
 
 def test_the_module_of_forms_is_that_of_its_text():
-    assert convert.to_bytes((INPUTS / "forms.txt").read_text()) == (INPUTS / "forms.pb").read_bytes()
+    made, given = convert.to_bytes((INPUTS / "forms.txt").read_text()), (INPUTS / "forms.pb").read_bytes()
+    if importlib.metadata.version("jaxlib").startswith("0.10."):  # Its XLA wrote the file. Others write other fields.
+        assert made == given
+    assert measured(made) == measured(given)
 
 
 def test_a_program_of_jax_is_the_same_module_from_its_text():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import importlib.util
+import itertools
 import json
 import math
 import pathlib
@@ -31,6 +32,8 @@ CHANGED_BY_XLA = {
     "mean_of_bf16": "the CPU backend sums bf16 as f32, which doubles the bytes",
     "sharded_layers_recomputed": "XLA merges the gathers that jax.checkpoint repeats with those of the forward pass",
 }
+# XLA of JAX 0.12 does not do that any more.
+CHANGED_BY_EVERY_XLA = {"mean_of_bf16"}
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None,
@@ -80,6 +83,18 @@ def iota(text: str) -> list[list[int]]:
     return array.transpose(lists[2] if len(lists) > 2 else range(len(dims))).reshape(lists[0]).tolist()
 
 
+def along_axes(text: str) -> list[list[int]]:
+    """Groups of `mesh['a'=2,'b'=4] {'b'}`, as XLA of JAX 0.12 prints them."""
+    mesh, axes = re.match(r"mesh\[(.*?)\](?:, device_ids=\S+)? \{(.*?)\}", text).groups()
+    sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", mesh)}
+    along = re.findall(r"'(\w+)'", axes)
+    groups = collections.defaultdict(dict)
+    for rank, place in enumerate(itertools.product(*map(range, sizes.values()))):
+        at = dict(zip(sizes, place, strict=True))
+        groups[tuple(at[a] for a in sizes if a not in along)][tuple(at[a] for a in along)] = rank
+    return [[members[place] for place in sorted(members)] for members in groups.values()]
+
+
 def traffic_of_comm(text: str) -> Traffic:
     groups = {}
     for name, kind, content in re.findall(r"comm\.group @(\w+) #comm\.(\w+)<(.*)>\n", text):
@@ -119,6 +134,8 @@ def traffic_of_xla(text: str) -> Traffic:
         given = rest.split("replica_groups=")[1]
         if given.startswith("{"):
             groups = [[int(n) for n in g.split(",")] for g in re.findall(r"\{([\d,]+)\}", given.split("}}")[0] + "}")]
+        elif given.startswith("mesh"):
+            groups = along_axes(given)
         else:
             groups = iota(re.match(r"[\[\]\d,<=T()]+", given)[0])
         if kind == "reduce-scatter":
@@ -141,7 +158,7 @@ def test_every_program_communicates_what_xla_does(programs):
         assert comm, f"{name}: nothing is communicated"
         if comm != xla:
             different[name] = (comm - xla, xla - comm)
-    assert set(different) == set(CHANGED_BY_XLA), different
+    assert CHANGED_BY_EVERY_XLA <= set(different) <= set(CHANGED_BY_XLA), different
 
 
 def test_differences_are_those_that_are_named(programs):
@@ -151,7 +168,7 @@ def test_differences_are_those_that_are_named(programs):
         traffic_of_comm(converted(programs["sharded_layers_recomputed"]["stablehlo"])),
         traffic_of_xla(programs["sharded_layers_recomputed"]["hlo"]),
     )
-    assert set(comm) == set(xla) and {kind for kind, _, _ in comm - xla} == {"all_gather"}
+    assert set(comm) == set(xla) and {kind for kind, _, _ in comm - xla} <= {"all_gather"}
 
 
 def test_every_program_is_scheduled(programs):
@@ -176,6 +193,29 @@ def test_every_program_is_scheduled(programs):
             run.stderr,
         )
         assert "guess" not in run.stderr, (name, run.stderr)
+
+
+MESH = """
+sdy.mesh @m = <["a"=2, "b"=4]>
+func.func @main(%x: tensor<2xf32>) -> tensor<8xf32> {{
+  %0 = "stablehlo.all_gather"(%x) <{{all_gather_dim = 0 : i64,
+    channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+    replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @{}, axes = [{}]>, use_global_device_ids}}>
+    : (tensor<2xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}}
+"""
+
+
+def test_groups_along_axes_are_lists_or_refused():
+    try:
+        generic = convert.to_generic(MESH.format("m", '#stablehlo.axis_ref<name = "b">'))
+    except ValueError as error:
+        pytest.skip(f"this version of JAX writes lists only: {str(error).splitlines()[0]}")
+    assert "replica_groups = dense<[[0, 1, 2, 3], [4, 5, 6, 7]]> : tensor<2x4xi64>" in generic
+    part = '#stablehlo.axis_ref<name = "b", sub_axis_info = (1)2>'
+    with pytest.raises(ValueError, match="expected groups along whole axes of a mesh, got .*sub_axis_info"):
+        convert.to_generic(MESH.format("m", part))
 
 
 def test_the_command_writes_generic_form_and_refuses_text_with_a_fault(tmp_path, programs):

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import pathlib
 import re
 import sys
 from typing import Any
 
+# The groups of a collective in StableHLO of JAX 0.12: some axes of a mesh.
+_MESH_AXES = re.compile(r"#stablehlo\.replica_group_mesh_axes<mesh = @(?P<mesh>[\w.$-]+), axes = \[(?P<axes>[^\]]*)\]>")
 # HloModuleProto.device_assignment, and the fields of DeviceAssignmentProto in xla_data.proto.
 _DEVICE_ASSIGNMENT = 15
 _REPLICAS, _PARTITIONS, _DEVICES, _DEVICE_IDS = 1, 2, 3, 1
@@ -45,7 +48,8 @@ def to_text(module: bytes) -> str:
 
 def to_generic(text: str) -> str:
     """A program of StableHLO, as `lowered.as_text()` prints it, in MLIR's generic form. With `debug_info=True`
-    there, it has the places in the Python program. Raises a ValueError if the text has a fault.
+    there, it has the places in the Python program. Groups along axes of a mesh, as JAX 0.12 writes them, become lists
+    of numbers. Raises a ValueError if the text has a fault, or a group is along a part of an axis.
     """
     make_context = importlib.import_module("jax.interpreters.mlir").make_ir_context
     ir = importlib.import_module("jaxlib.mlir.ir")
@@ -55,7 +59,29 @@ def to_generic(text: str) -> str:
         except ir.MLIRError as error:
             raise ValueError(str(error)) from error
         generic: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=" loc(" in text)
-    return generic
+        meshes = {
+            str(op.attributes["sym_name"].value): str(op.attributes["mesh"])
+            for op in module.body.operations
+            if op.operation.name == "sdy.mesh"
+        }
+    return _MESH_AXES.sub(lambda found: _groups(meshes.get(found["mesh"], ""), found["axes"]), generic)
+
+
+def _groups(mesh: str, axes: str) -> str:
+    """The groups along axes of a mesh (`#sdy.mesh<["a"=2, "b"=4]>`) as a matrix of numbers, one row per group."""
+    import numpy
+
+    sizes = {name: int(size) for name, size in re.findall(r'"([^"]+)"=(\d+)', mesh)}
+    along = re.findall(r'<name = "([^"]+)">', axes)
+    if not sizes or len(along) != axes.count("axis_ref") or not sizes.keys() >= set(along):
+        raise ValueError(f"expected groups along whole axes of a mesh, got [{axes}] of {mesh or 'no mesh'}")
+    given = re.search(r"device_ids=\[([\d, ]+)\]", mesh)
+    ids = [int(i) for i in given[1].split(",")] if given else numpy.arange(math.prod(sizes.values()))
+    names = [*(name for name in sizes if name not in along), *along]
+    order = [list(sizes).index(name) for name in names]
+    matrix = numpy.reshape(ids, list(sizes.values())).transpose(order)
+    matrix = matrix.reshape(-1, math.prod(sizes[name] for name in along))
+    return f"dense<{matrix.tolist()}> : tensor<{matrix.shape[0]}x{matrix.shape[1]}xi64>"
 
 
 def _xla() -> Any:
