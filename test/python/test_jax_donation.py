@@ -3,7 +3,7 @@
 
 """Donations: XLA forgets those of a module that a transformation returns, and CommSched keeps them nevertheless.
 
-The first test is the reproducer for Jax.md. It needs nothing of CommSched and no GPU. XLA of jaxlib 0.12 keeps them.
+The first test is the reproducer for Jax.md. It needs nothing of CommSched and no GPU. XLA of jaxlib 0.11 keeps them.
 The others need XLA's plugin for CUDA, and no GPU either.
 """
 
@@ -57,7 +57,7 @@ PROGRAM = """
 @pytest.mark.parametrize("stage", ["PRE_SCHEDULER", "POST_SCHEDULER"])
 @pytest.mark.parametrize("change", ["none", "same", "donors"])
 def test_xla_forgets_donations_of_a_returned_module(stage, change):
-    keeps = tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2])) >= (0, 12)
+    keeps = tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2])) >= (0, 11)
     environment = dict(os.environ, JAX_PLATFORMS="cpu")
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM), stage, change]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
