@@ -136,6 +136,17 @@ def test_another_version_gives_a_warning(monkeypatch):
         hook._warn_of_version()
 
 
+def test_pipelining_with_another_version_gives_a_warning(monkeypatch):
+    monkeypatch.setattr(hook, "_warned", set())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.10.2")
+        hook._warn_of_pipelining()
+        monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.12.0.1")
+        with pytest.raises(UserWarning, match=r'loops="pipeline" was tested with jaxlib 0\.10; with 0\.12\.0\.1'):
+            hook._warn_of_pipelining()
+
+
 @pytest.mark.parametrize("found", ["0.10.0", "0.11.2", "0.12.0.1"])
 def test_tested_versions_and_the_extra_agree(monkeypatch, found):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: found)

@@ -122,6 +122,8 @@ def install(
         raise Error(f"expected ranks to be one of {', '.join(_ranks.CHOICES)} and a positive rank_timeout, got "
                     f"{ranks!r} and {rank_timeout!r}")  # fmt: skip
     _warn_of_version()
+    if loops == "pipeline":
+        _warn_of_pipelining()
     _register()
     _listen()
     _wrap_compiler()
@@ -361,6 +363,12 @@ def _warn_of_version() -> None:
         raise Error("commsched.jax needs jaxlib, which is not installed") from None
     if ".".join(version.split(".")[:2]) not in TESTED_JAXLIB:
         _warn_once(f"jaxlib is {version}; CommSched was tested with {TESTED_JAXLIB[0]} to {TESTED_JAXLIB[-1]}")
+
+
+def _warn_of_pipelining() -> None:
+    version = importlib.metadata.version("jaxlib")
+    if not version.startswith("0.10."):
+        _warn_once(f'loops="pipeline" was tested with jaxlib 0.10; with {version}, loops may stay as they are')
 
 
 def _listen() -> None:
