@@ -14,6 +14,7 @@
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/RunTool.h"
 
+#include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
