@@ -109,6 +109,35 @@ COMMSCHED_EXPORT int commschedContextSetCurve(CommSchedContext *context, const c
                                               const int64_t *ns);
 
 /**
+ * Gives passes a second opinion: the costs of whoever made the order that a schedule replaces. comm-schedule then plays
+ * its answers with both costs, and replaces one that is slower than the given order by either. `names` are those in
+ * locations of operations; an operation with several names takes their times together, in `ns`, and one without any
+ * takes what it takes anyway. Forgets the curves and the answers that were set before. Returns 0 on success; a failure
+ * changes nothing.
+ */
+COMMSCHED_EXPORT int commschedContextSetPeerTimes(CommSchedContext *context, size_t count, const char *const *names,
+                                                  const int64_t *ns);
+
+/** As commschedContextSetCurve, for the second opinion, after commschedContextSetPeerTimes. */
+COMMSCHED_EXPORT int commschedContextSetPeerCurve(CommSchedContext *context, const char *kind, const char *group,
+                                                  const char *element, size_t count, const int64_t *bytes,
+                                                  const int64_t *ns);
+
+/** The numbers that commschedModulePlay writes. */
+#define COMMSCHED_PLAYED 11
+
+/**
+ * Writes what `count` orders of somebody else take, which a schedule of the module replaces beside the given one: for
+ * each order the COMMSCHED_PLAYED numbers of commschedModulePlay. `played` has place for `capacity` numbers. Returns
+ * how many orders there are. comm-schedule asks at most once for each block with collectives.
+ */
+typedef size_t (*CommSchedPeerAnswers)(int64_t *played, size_t capacity, void *data);
+
+/** Sets the orders of the second opinion, with `data` as the last argument; NULL for none. */
+COMMSCHED_EXPORT void commschedContextSetPeerAnswers(CommSchedContext *context, CommSchedPeerAnswers answers,
+                                                     void *data);
+
+/**
  * Gathers `count` numbers from every rank, as an all-gather does. `own` are this rank's numbers; those of rank r begin
  * at `all[r * count]`. Returns 0 on success. comm-align-costs calls it twice: all ranks pass the same `count` each
  * time.
@@ -143,6 +172,14 @@ COMMSCHED_EXPORT CommSchedModule *commschedModuleParse(CommSchedContext *context
 
 /** Frees a module. NULL is allowed. */
 COMMSCHED_EXPORT void commschedModuleDestroy(CommSchedModule *module);
+
+/**
+ * Plays the one block of a module that has collectives, in its own order, with the costs of `machine` and with those of
+ * the context's second opinion: writes the peak of its live bytes and, for each of both costs, the makespans in ns if
+ * collectives take 0.75, 1, 1.25, 1.5 and 2 times as long. Returns 0 on success.
+ */
+COMMSCHED_EXPORT int commschedModulePlay(CommSchedModule *module, const char *machine,
+                                         int64_t played[COMMSCHED_PLAYED]);
 
 /**
  * Runs passes over the module, given as text: "canonicalize,comm-raise" or "reorder-comm-overlap{effort=0}",

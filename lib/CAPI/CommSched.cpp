@@ -15,9 +15,12 @@
 #include "CommSched/Analysis/Locations.h"
 
 #include "CommSched/Analysis/Environment.h"
+#include "CommSched/Analysis/SecondCosts.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/InitAll.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -229,15 +232,17 @@ void commschedContextSetEstimate(CommSchedContext *context, CommSchedEstimate es
   };
 }
 
-int commschedContextSetCurve(CommSchedContext *context, const char *kind, const char *group, const char *element,
-                             size_t count, const int64_t *bytes, const int64_t *ns) {
+/// Puts a curve into a list, in place of one for the same collectives. Returns whether it is one.
+static bool addCurve(CommSchedContext *context, std::vector<commsched::CollectiveTable> &curves, const char *kind,
+                     const char *group, const char *element, llvm::ArrayRef<int64_t> bytes,
+                     llvm::ArrayRef<int64_t> ns) {
   std::optional<commsched::CollectiveKind> parsedKind = commsched::parseCollectiveKind(kind);
   std::optional<commsched::ElementType> parsedElement =
       element ? commsched::parseElementType(element) : std::optional<commsched::ElementType>();
-  bool isAscending = count > 0 && bytes[0] >= 0;
-  for (size_t point = 1; point < count; ++point)
+  bool isAscending = !bytes.empty() && bytes[0] >= 0;
+  for (size_t point = 1; point < bytes.size(); ++point)
     isAscending &= bytes[point - 1] < bytes[point];
-  const bool hasTimes = llvm::none_of(llvm::ArrayRef(ns, count), [](int64_t time) { return time < 0; });
+  const bool hasTimes = llvm::none_of(ns, [](int64_t time) { return time < 0; });
   if (!parsedKind)
     context->addError("expected a kind of collective, got '" + std::string(kind) + "'");
   else if (element && !parsedElement)
@@ -249,16 +254,72 @@ int commschedContextSetCurve(CommSchedContext *context, const char *kind, const 
   else if (!hasTimes)
     context->addError("expected times of at least 0 ns");
   if (!parsedKind || (element && !parsedElement) || !*group || !isAscending || !hasTimes)
-    return 1;
+    return false;
   commsched::CollectiveTable curve{*parsedKind, group, 0, 0, parsedElement, {}, {}};
-  for (size_t point = 0; point < count; ++point)
-    curve.points.push_back({bytes[point], ns[point]});
-  std::vector<commsched::CollectiveTable> &curves = environmentOf(context).curves;
+  for (auto [size, time] : llvm::zip_equal(bytes, ns))
+    curve.points.push_back({size, time});
   llvm::erase_if(curves, [&](const commsched::CollectiveTable &other) {
     return other.kind == curve.kind && other.group == curve.group && other.element == curve.element;
   });
   curves.push_back(std::move(curve));
+  return true;
+}
+
+int commschedContextSetCurve(CommSchedContext *context, const char *kind, const char *group, const char *element,
+                             size_t count, const int64_t *bytes, const int64_t *ns) {
+  return addCurve(context, environmentOf(context).curves, kind, group, element, {bytes, count}, {ns, count}) ? 0 : 1;
+}
+
+int commschedContextSetPeerTimes(CommSchedContext *context, size_t count, const char *const *names, const int64_t *ns) {
+  commsched::PeerCosts peer;
+  for (size_t index = 0; index < count; ++index) {
+    if (ns[index] < 0 || ns[index] > commsched::kMaxNs) {
+      context->addError("expected a time of at least 0 and at most " + std::to_string(commsched::kMaxNs) + " ns for '" +
+                        names[index] + "', got " + std::to_string(ns[index]));
+      return 1;
+    }
+    peer.times[names[index]] = ns[index];
+  }
+  environmentOf(context).peer = std::move(peer);
   return 0;
+}
+
+/// The second opinion of the context; null after an error if it has none.
+static commsched::PeerCosts *peerOf(CommSchedContext *context) {
+  std::optional<commsched::PeerCosts> &peer = environmentOf(context).peer;
+  if (!peer)
+    context->addError("expected a second opinion: commschedContextSetPeerTimes was not called");
+  return peer ? &*peer : nullptr;
+}
+
+int commschedContextSetPeerCurve(CommSchedContext *context, const char *kind, const char *group, const char *element,
+                                 size_t count, const int64_t *bytes, const int64_t *ns) {
+  commsched::PeerCosts *peer = peerOf(context);
+  return peer && addCurve(context, peer->curves, kind, group, element, {bytes, count}, {ns, count}) ? 0 : 1;
+}
+
+constexpr size_t kScales = std::size(commsched::kPlayedScales);
+static_assert(COMMSCHED_PLAYED == 1 + 2 * kScales);
+
+/// The most orders that a second opinion has beside the given one.
+constexpr size_t kMostAnswers = 16;
+
+void commschedContextSetPeerAnswers(CommSchedContext *context, CommSchedPeerAnswers answers, void *data) {
+  commsched::PeerCosts *peer = peerOf(context);
+  if (!peer)
+    return;
+  if (!answers) {
+    peer->others = nullptr;
+    return;
+  }
+  peer->others = [answers, data] {
+    std::vector<int64_t> played(kMostAnswers * COMMSCHED_PLAYED);
+    const size_t count = std::min(answers(played.data(), played.size(), data), kMostAnswers);
+    std::vector<commsched::PeerAnswer> orders;
+    for (const int64_t *at = played.data(); orders.size() < count; at += COMMSCHED_PLAYED)
+      orders.push_back({{{at + 1, at + 1 + kScales}, {at + 1 + kScales, at + COMMSCHED_PLAYED}}, at[0]});
+    return orders;
+  };
 }
 
 void commschedContextSetGather(CommSchedContext *context, size_t numRanks, CommSchedGather gather, void *data) {
@@ -312,6 +373,29 @@ int commschedModuleRunPipeline(CommSchedModule *module, const char *pipeline) {
     return 1;
   }
   return failed(manager.run(*module->op)) ? 1 : 0;
+}
+
+int commschedModulePlay(CommSchedModule *module, const char *machine, int64_t played[COMMSCHED_PLAYED]) {
+  CommSchedContext &context = module->owner;
+  commsched::PeerCosts *peer = peerOf(&context);
+  std::shared_ptr<const commsched::CostModel> model =
+      commsched::loadCostModel(&context.context, machine ? machine : "");
+  if (!peer || !model)
+    return 1;
+  SmallVector<Block *> blocks = commsched::findSchedulableBlocks(*module->op);
+  if (blocks.size() != 1) {
+    context.addError("expected one block with collectives, got " + std::to_string(blocks.size()));
+    return 1;
+  }
+  const commsched::OperationCosts costs(*model);
+  const commsched::LoadedBlock loaded = commsched::loadBlock(*blocks.front(), costs);
+  if (!loaded.defect.empty())
+    return 1;
+  const commsched::BothCosts times = commsched::playWithBothCosts(
+      loaded.problem, commsched::withPeerCosts(loaded, *peer, *model), commsched::keepOrder(loaded.problem));
+  played[0] = commsched::peakOf(loaded.problem, commsched::identityOrder(loaded.problem));
+  llvm::copy(times.byPeer, llvm::copy(times.byModel, played + 1));
+  return 0;
 }
 
 int commschedModuleRunPipelineWithReport(CommSchedModule *module, const char *pipeline, const char *machine,

@@ -89,6 +89,19 @@ static json::Array toJSON(ArrayRef<ScaledTimes> scales) {
   return result;
 }
 
+/// What an answer takes by somebody else's costs, and how much slower it is than what it replaces.
+static json::Object toJSON(const OpinionOutcome &opinion) {
+  json::Array scales;
+  for (auto [at, scale] : llvm::enumerate(kPlayedScales))
+    scales.push_back(json::Object{
+        {"collectives_permille", scale},
+        {"makespan_ns", json::Object{{"before", opinion.given.byPeer[at]}, {"after", opinion.answer.byPeer[at]}}}});
+  return json::Object{{"incumbents", opinion.incumbents},
+                      {"replaced", opinion.isReplaced},
+                      {"loss_ppm", json::Object{{"before", opinion.firstLossPpm}, {"after", opinion.lossPpm}}},
+                      {"scales", std::move(scales)}};
+}
+
 json::Array commsched::toJSON(ArrayRef<PassRecord> passes) {
   json::Array result;
   for (const PassRecord &record : passes) {
@@ -111,6 +124,8 @@ json::Array commsched::toJSON(ArrayRef<PassRecord> passes) {
       object["scales"] = ::toJSON(record.scales);
     if (record.regretPpm)
       object["regret_ppm"] = *record.regretPpm;
+    if (record.opinion)
+      object["second_opinion"] = ::toJSON(*record.opinion);
     if (record.leastOrder)
       object["all_orders_lower_bound_ns"] = *record.leastOrder;
     if (record.leastSchedule)

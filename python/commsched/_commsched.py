@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import itertools
 import pathlib
 import sys
 import weakref
@@ -45,6 +46,9 @@ class _Probe(ctypes.Structure):
 
 _Int64s = ctypes.POINTER(ctypes.c_int64)
 _Gather = ctypes.CFUNCTYPE(ctypes.c_int, _Int64s, ctypes.c_size_t, _Int64s, ctypes.c_void_p)
+_PeerAnswers = ctypes.CFUNCTYPE(ctypes.c_size_t, _Int64s, ctypes.c_size_t, ctypes.c_void_p)
+# The numbers that commschedModulePlay writes (COMMSCHED_PLAYED).
+_PLAYED = 11
 _Prepare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Probe), ctypes.c_void_p)
 _Run = ctypes.CFUNCTYPE(ctypes.c_int, _Int64s, _Int64s, ctypes.c_void_p)
 _Now = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -81,6 +85,10 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "commschedContextGetMessage": (_Message, [_pointer, _size]),
     "commschedContextSetCurve": (_status, [_pointer, _text, _text, _text, _size, _pointer, _pointer]),
     "commschedContextSetGather": (None, [_pointer, _size, _Gather, _pointer]),
+    "commschedContextSetPeerTimes": (_status, [_pointer, _size, _pointer, _pointer]),
+    "commschedContextSetPeerCurve": (_status, [_pointer, _text, _text, _text, _size, _pointer, _pointer]),
+    "commschedContextSetPeerAnswers": (None, [_pointer, _PeerAnswers, _pointer]),
+    "commschedModulePlay": (_status, [_pointer, _text, _Int64s]),
     "commschedBufferDestroy": (None, [_Buffer]),
     "commschedModuleParse": (_pointer, [_pointer, _text, _size, _text]),
     "commschedModuleDestroy": (None, [_pointer]),
@@ -205,6 +213,7 @@ class Program:
             raise MemoryError("the library has no memory left")
         self._calls = _Calls()
         self._gather: Any = None
+        self._peer_orders: Any = None
         _library.commschedContextAllowUnregisteredDialects(self._context, allow_unregistered)
         self._module = _library.commschedModuleParse(self._context, source, len(source), _encode(name))
         weakref.finalize(self, _destroy, self._context, self._module)
@@ -219,11 +228,45 @@ class Program:
             raise Error("\n".join(filter(None, [self._errors(), self._calls.reason])))
 
     def set_curve(self, kind: str, group: str, element: str | None, points: list[tuple[int, int]]) -> None:
+        self._set_curve(_library.commschedContextSetCurve, kind, group, element, points)
+
+    def _set_curve(
+        self, function: Any, kind: str, group: str, element: str | None, points: list[tuple[int, int]]
+    ) -> None:
         columns = [array.array("q", [point[i] for point in points]) for i in (0, 1)]
         names = [_encode(kind), _encode(group), None if element is None else _encode(element)]
         starts = [column.buffer_info()[0] for column in columns]
-        if _library.commschedContextSetCurve(self._context, *names, len(points), *starts):
+        if function(self._context, *names, len(points), *starts):
             raise Error(self._errors())
+
+    def set_peer_times(self, times: dict[str, int]) -> None:
+        names = (ctypes.c_char_p * len(times))(*map(_encode, times))
+        column = array.array("q", times.values())
+        starts = [ctypes.addressof(names), column.buffer_info()[0]]
+        if _library.commschedContextSetPeerTimes(self._context, len(times), *starts):
+            raise Error(self._errors())
+
+    def set_peer_curve(self, kind: str, group: str, element: str | None, points: list[tuple[int, int]]) -> None:
+        self._set_curve(_library.commschedContextSetPeerCurve, kind, group, element, points)
+
+    def set_peer_orders(self, orders: Callable[[], list[list[int]]]) -> None:
+        calls = self._calls
+
+        def call(played: Any, capacity: int, _: Any) -> int:
+            found: list[int] = []
+            calls.status_of(lambda: found.extend(itertools.chain(*orders())))
+            for index, number in enumerate(found[: capacity // _PLAYED * _PLAYED]):
+                played[index] = number
+            return len(found) // _PLAYED
+
+        self._peer_orders = _PeerAnswers(call)
+        _library.commschedContextSetPeerAnswers(self._context, self._peer_orders, None)
+
+    def play(self, machine: str) -> list[int]:
+        played = (ctypes.c_int64 * _PLAYED)()
+        if _library.commschedModulePlay(self._module, _encode(machine), played):
+            raise Error(self._errors())
+        return list(played)
 
     def set_gather(self, ranks: int, gather: Callable[[list[int]], list[int]] | None) -> None:
         calls = self._calls

@@ -134,6 +134,39 @@ class Program:
         """
         self._program.set_curve(kind, group, element, points)
 
+    def set_peer_times(self, times: dict[str, int]) -> None:
+        """Gives passes a second opinion: the costs of whoever made the order that a schedule replaces.
+
+        comm-schedule then plays its answers with both costs, and replaces one that is slower than the given order by
+        either. Forgets the curves and the orders of an earlier one.
+
+        Args:
+            times: nanoseconds, indexed by a name in the location of an operation. An operation with several names
+                takes their times together, and one without any what it takes anyway.
+        """
+        self._program.set_peer_times(times)
+
+    def set_peer_curve(self, kind: str, group: str, element: str | None, points: list[tuple[int, int]]) -> None:
+        """As `set_curve`, for the second opinion, after `set_peer_times`."""
+        self._program.set_peer_curve(kind, group, element, points)
+
+    def set_peer_orders(self, orders: Callable[[], list[list[int]]]) -> None:
+        """Sets what other orders take that a schedule replaces beside the given one, after `set_peer_times`.
+
+        Args:
+            orders: is called at most once for each block, by a pass. Returns what `play` says of each order.
+        """
+        self._program.set_peer_orders(orders)
+
+    def play(self, machine: str) -> list[int]:
+        """Plays the one block with collectives in its own order, with the costs of a machine and the second opinion's.
+
+        Returns:
+            The peak of live bytes; and for each of both costs the makespans in ns if collectives take 0.75, 1, 1.25,
+            1.5 and 2 times as long.
+        """
+        return self._program.play(machine)
+
     def set_gather(self, gather: Gather | None, ranks: int = 1) -> None:
         """Lets the pass comm-align-costs gather costs from `ranks` ranks.
 

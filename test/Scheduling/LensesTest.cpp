@@ -49,11 +49,21 @@ struct LensCase {
     options.objective = Objective::Robust;
     if (seed % 5 == 0)
       options.memory.ppm = kMillion / 2;
+    if (seed % 2 == 1) {
+      second.byPeer = withOtherCosts(problem, seed);
+      // An order to which every answer loses.
+      const std::vector<Ns> shortest(std::size(kPlayedScales), 1);
+      second.others = [=] { return std::vector<PeerAnswer>{{{shortest, shortest}, 0}}; };
+      options.second = &second;
+    }
     if (seed % 7 == 0)
       options.limitedMemory = LimitedMemory::Arena;
   }
 
+  LensCase(const LensCase &) = delete;
+
   Problem problem;
+  SecondOpinion second;
   ScheduleOptions options;
 };
 
@@ -84,7 +94,7 @@ TEST(Lenses, BeginsFromKnownAnswers) {
   int32_t shorter = 0, leftOut = 0;
   for (uint64_t seed = 1; seed <= portion(200u); ++seed) {
     LensCase test(seed);
-    test.options.without = {"arena", "scales", "input-peak", "settle", "variants", "contention"};
+    test.options.without = {"arena", "second-opinion", "scales", "input-peak", "settle", "variants", "contention"};
     ScheduleOptions whole = test.options;
     whole.memory.limit = kUnlimited;
     Schedule best = schedule(test.problem, whole);

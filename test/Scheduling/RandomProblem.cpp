@@ -492,6 +492,25 @@ Problem commsched::test::randomProblem(uint64_t seed, const RandomOptions &optio
   return Generator(seed, options).run();
 }
 
+Problem commsched::test::withOtherCosts(const Problem &problem, uint64_t seed) {
+  Random random(seed);
+  Problem other = problem;
+  other.variantNames.clear();
+  other.startVariants.clear();
+  for (Node &node : other.nodes) {
+    node.cost = node.cost * random.between(500, 2000) / 1000;
+    node.variants = kNone;
+  }
+  for (MergeKey &key : other.mergeKeys) {
+    key.cost = [cost = key.cost, factor = random.between(500, 2000)](Bytes bytes) {
+      return cost(bytes) * factor / 1000;
+    };
+    key.groupCost = nullptr;
+    key.variants.clear();
+  }
+  return other;
+}
+
 Order commsched::test::randomOrder(const Problem &problem, Random &random) {
   std::vector<int32_t> missing(problem.size());
   std::vector<NodeId> ready;

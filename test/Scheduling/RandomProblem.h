@@ -80,6 +80,9 @@ struct RandomOptions {
 /// A valid problem (Problem::validate() is empty), finalized.
 Problem randomProblem(uint64_t seed, const RandomOptions &options = {});
 
+/// The same program, without variants, with times that differ from node to node by up to a factor of four.
+Problem withOtherCosts(const Problem &problem, uint64_t seed);
+
 /// A topological order drawn at random.
 Order randomOrder(const Problem &problem, Random &random);
 

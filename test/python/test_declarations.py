@@ -31,6 +31,7 @@ SCALARS = {
     "int64_t": ctypes.c_int64,
     "const char *": ctypes.c_char_p,
     "CommSchedGather": _commsched._Gather,
+    "CommSchedPeerAnswers": _commsched._PeerAnswers,
     **STRUCTS,
 }
 
@@ -95,7 +96,7 @@ def test_every_function_is_declared_or_known_to_be_unused(declared):
 
 def test_structs_and_callbacks_are_those_of_the_headers(declared):
     _, types, fields = declared
-    callbacks = {"CommSchedGather": _commsched._Gather}
+    callbacks = {"CommSchedGather": _commsched._Gather, "CommSchedPeerAnswers": _commsched._PeerAnswers}
     for name, struct in STRUCTS.items():
         written = fields[name]
         assert [field for field, _ in written] == [field for field, _ in struct._fields_]

@@ -16,10 +16,12 @@
 #define COMMSCHED_ANALYSIS_ENVIRONMENT_H
 
 #include "CommSched/Machine/CostModel.h"
+#include "CommSched/Scheduling/Answer/BothCosts.h"
 #include "CommSched/Support/Units.h"
 #include "mlir/IR/DialectInterface.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringMap.h"
 #include <atomic>
 #include <functional>
 #include <map>
@@ -47,6 +49,16 @@ using EstimateOp = std::function<std::optional<Ns>(mlir::Operation *op)>;
 /// The rows of one call have equal lengths on all ranks. Empty on failure.
 using GatherCosts = std::function<std::vector<std::vector<Ns>>(llvm::ArrayRef<Ns> own)>;
 
+/// Costs of whoever made the order that a schedule replaces, as a second opinion (BothCosts.h).
+struct PeerCosts {
+  /// Indexed by a name in the location of an operation: its time, ns. An operation with several names takes their sum.
+  llvm::StringMap<Ns> times;
+  /// Times of collectives by size. They price buckets.
+  std::vector<CollectiveTable> curves;
+  /// As SecondOpinion::others, for the one block with collectives of the module; may be empty.
+  std::function<std::vector<PeerAnswer>()> others;
+};
+
 /// Settings for all passes in one context. Change them only while no pass runs.
 class Environment : public mlir::DialectInterface::Base<Environment> {
 public:
@@ -60,6 +72,8 @@ public:
   /// The embedder's estimates of collectives by size. loadMachine() puts them before the tables of each machine, so
   /// they price buckets, which are not operations yet, and belong to the machine on which ranks agree.
   std::vector<CollectiveTable> curves;
+  /// A second opinion for comm-schedule; none if there is none.
+  std::optional<PeerCosts> peer;
   /// Is told of the searches of comm-schedule, by several threads at once. Not owned; may be null.
   SearchObserver *progress = nullptr;
   /// Ends the searches of comm-schedule with their best answers so far once it is set. Not owned; may be null.

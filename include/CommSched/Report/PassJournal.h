@@ -14,6 +14,7 @@
 #ifndef COMMSCHED_REPORT_PASSJOURNAL_H
 #define COMMSCHED_REPORT_PASSJOURNAL_H
 
+#include "CommSched/Scheduling/Answer/BothCosts.h"
 #include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
 #include "CommSched/Support/Objective.h"
@@ -90,6 +91,8 @@ struct PassRecord {
   /// The answer if collectives take other times, and regretPpm() of that; none if the pass did not look.
   std::vector<ScaledTimes> scales;
   std::optional<int64_t> regretPpm;
+  /// What a second opinion changed; none if there was none.
+  std::optional<OpinionOutcome> opinion;
   /// The regret that the certificate proves, in millionths.
   std::optional<int64_t> certifiedRegretPpm;
 

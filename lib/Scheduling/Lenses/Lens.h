@@ -33,6 +33,10 @@ struct Lens {
 bool limitsArena(const Problem &problem, const ScheduleOptions &options);
 Schedule scheduleWithinArena(const Problem &problem, const ScheduleOptions &options, InnerSolver inner);
 
+/// "second-opinion": answers that somebody else's costs do not contradict (BothCosts.h).
+bool hasSecondOpinion(const Problem &problem, const ScheduleOptions &options);
+Schedule scheduleWithSecondOpinion(const Problem &problem, const ScheduleOptions &options, InnerSolver inner);
+
 /// "scales": answers that do not lose when costs are wrong (Robust.h).
 bool asksForScales(const Problem &problem, const ScheduleOptions &options);
 Schedule scheduleAtScales(const Problem &problem, const ScheduleOptions &options, InnerSolver inner);
@@ -55,6 +59,10 @@ Schedule scheduleWithVariants(const Problem &problem, const ScheduleOptions &opt
 /// the answer of a search of the same effort that knows nothing of them.
 bool hasContendedResources(const Problem &problem, const ScheduleOptions &options);
 Schedule scheduleFromUndisturbed(const Problem &problem, const ScheduleOptions &options, InnerSolver inner);
+
+/// Makes an answer of a problem with other costs one of `problem`: carries its buckets out, measures and settles it.
+/// Returns what makes it none, or an empty text. If its peak is above `limit`, it is neither verified nor settled.
+std::string carryOver(const Problem &problem, const ScheduleOptions &options, Bytes limit, Schedule &schedule);
 
 /// Adds the steps and the answers of an earlier search to an answer, and its defect if the answer has none.
 void addEffort(Schedule &answer, const Schedule &earlier);

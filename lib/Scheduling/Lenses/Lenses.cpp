@@ -11,6 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Lenses/Lenses.h"
+#include "CommSched/Scheduling/Answer/Variants.h"
+#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Solver/Settle.h"
 #include "Lens.h"
@@ -21,6 +23,7 @@ using namespace commsched;
 /// Outermost first: a lens asks those behind it.
 static constexpr Lens kLenses[] = {
     {"arena", limitsArena, scheduleWithinArena},
+    {"second-opinion", hasSecondOpinion, scheduleWithSecondOpinion},
     {"scales", asksForScales, scheduleAtScales},
     {"input-peak", allowsMoreThanInput, scheduleFromPeakOfInput},
     {"settle", maySettle, scheduleAndSettle},
@@ -56,6 +59,26 @@ void commsched::addEffort(Schedule &answer, const Schedule &earlier) {
   answer.incumbents += earlier.incumbents;
   if (answer.defect.empty())
     answer.defect = earlier.defect;
+}
+
+std::string commsched::carryOver(const Problem &problem, const ScheduleOptions &options, Bytes limit,
+                                 Schedule &schedule) {
+  if (schedule.isExpanded()) {
+    llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, schedule.buckets);
+    if (!expanded)
+      return llvm::toString(expanded.takeError());
+    schedule.expanded = std::move(*expanded);
+    carryOutVariants(problem, schedule);
+  }
+  measure(problem, schedule);
+  schedule.claims = {makespanOf(schedule.carriedOut(problem), schedule.order), schedule.peak};
+  schedule.limit = limit;
+  if (!schedule.isWithinLimit())
+    return "";
+  if (std::string wrong = verify(problem, schedule, {limit, options.collectiveOrder}); !wrong.empty())
+    return wrong;
+  settleAnswer(problem, options, schedule);
+  return "";
 }
 
 std::optional<Schedule> commsched::orderAloneOf(const Problem &problem, const ScheduleOptions &options,

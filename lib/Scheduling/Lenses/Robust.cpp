@@ -9,10 +9,8 @@
 #include "CommSched/Scheduling/Lenses/Robust.h"
 #include "CommSched/Scheduling/Answer/Variants.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Problem/KeepTogether.h"
-#include "CommSched/Scheduling/Solver/Settle.h"
 #include "Lens.h"
 #include "Solver/Moves/GuardedMoves.h"
 #include "llvm/ADT/STLExtras.h"
@@ -202,21 +200,8 @@ private:
   /// Adds an answer of the problem at some scale, if it is one within the limit of the problem as it was given. Returns
   /// what makes it none.
   std::string offer(Schedule schedule) {
-    if (schedule.isExpanded()) {
-      llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, schedule.buckets);
-      if (!expanded)
-        return llvm::toString(expanded.takeError());
-      schedule.expanded = std::move(*expanded);
-      carryOutVariants(problem, schedule);
-    }
-    measure(problem, schedule);
-    schedule.claims = {makespanOf(schedule.carriedOut(problem), schedule.order), schedule.peak};
-    schedule.limit = limit;
-    if (!schedule.isWithinLimit())
-      return "";
-    if (std::string wrong = verify(problem, schedule, {limit, options.collectiveOrder}); !wrong.empty())
+    if (std::string wrong = carryOver(problem, options, limit, schedule); !wrong.empty() || !schedule.isWithinLimit())
       return wrong;
-    settleAnswer(problem, options, schedule);
     Makespans makespans = play(schedule);
     candidates.push_back({std::move(schedule), makespans});
     return "";

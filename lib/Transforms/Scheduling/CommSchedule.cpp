@@ -14,6 +14,7 @@
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Analysis/SecondCosts.h"
 #include "CommSched/Report/Certificate.h"
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Report/SearchLog.h"
@@ -195,6 +196,14 @@ private:
     return options;
   }
 
+  /// What the embedder says of somebody else's costs of a block; none if it says nothing.
+  std::optional<SecondOpinion> secondOpinionOf(const LoadedBlock &loaded) const {
+    const Environment *environment = Environment::of(loaded.nodes.getBlock().getParentOp()->getContext());
+    if (!environment || !environment->peer || objective == Objective::Makespan || loaded.cutValues > 0)
+      return std::nullopt;
+    return SecondOpinion{withPeerCosts(loaded, *environment->peer, *model), environment->peer->others};
+  }
+
   LogicalResult solveBlock(BlockWork &work, BlockVoice &) const final {
     Location loc = work.loaded.nodes.getBlock().getParentOp()->getLoc();
     if (work.loaded.cutValues > 0)
@@ -205,6 +214,8 @@ private:
     ScheduleOptions options = searchOptions(context);
     PassJournal *journal = journalOf(context);
     SearchWatch watch(block, journal, options);
+    std::optional<SecondOpinion> second = secondOpinionOf(work.loaded);
+    options.second = second ? &*second : nullptr;
     work.schedule = schedule(work.loaded.problem, options);
     if (journal)
       watch.addTo(work.record);
@@ -240,6 +251,7 @@ private:
     record.objective = work.schedule.objective;
     record.scales = work.schedule.scales;
     record.regretPpm = work.schedule.regretPpm;
+    record.opinion = work.schedule.opinion;
     record.searchLog = work.record.searchLog;
     record.leastOrder = work.schedule.leastOrder;
     record.leastSchedule = work.schedule.leastSchedule;

@@ -23,9 +23,22 @@ namespace commsched {
 /// By what the times of collectives are multiplied, in thousandths.
 using CostScale = int32_t;
 inline constexpr CostScale kScaleOne = static_cast<CostScale>(kPermille);
+/// The scales at which answers are played, ascending.
+inline constexpr CostScale kPlayedScales[] = {750, 1000, 1250, 1500, 2000};
+/// By how much an answer may be slower than what it replaces at any of the scales, in thousandths.
+inline constexpr int64_t kLossPermille = 10;
 
 /// `time` at a scale, ns, rounded down.
 inline Ns scaleTime(Ns time, CostScale scale) { return mulDiv(time, scale, kPermille); }
+
+/// The part of each time that somebody else's costs have in a mix, in thousandths. The model has the rest.
+using PeerShare = int32_t;
+inline constexpr PeerShare kByModel = 0, kByBoth = kPermille / 2, kByPeer = kPermille;
+
+/// A time of the model and one of somebody else, mixed, ns.
+inline Ns mixTimes(Ns model, Ns peer, PeerShare share) {
+  return mulDiv(model, kPermille - share, kPermille) + mulDiv(peer, share, kPermille);
+}
 
 /// The problem at a scale: starts, alone or merged and in every variant, and collectives that came in and are still in
 /// flight, take `scale` thousandths of their time. Computations, issue costs, fused operations (hybrids) and

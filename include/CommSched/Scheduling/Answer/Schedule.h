@@ -14,6 +14,7 @@
 #ifndef COMMSCHED_SCHEDULING_ANSWER_SCHEDULE_H
 #define COMMSCHED_SCHEDULING_ANSWER_SCHEDULE_H
 
+#include "CommSched/Scheduling/Answer/BothCosts.h"
 #include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Answer/LimitingFactor.h"
 #include "CommSched/Scheduling/Buckets/Bucketing.h"
@@ -88,6 +89,8 @@ struct Schedule {
   std::vector<ScaledTimes> scales;
   /// regretPpm() of `scales`, if it is an upper bound.
   std::optional<int64_t> regretPpm;
+  /// What a second opinion (ScheduleOptions::second) changed; none if there was none, or if nobody looked.
+  std::optional<OpinionOutcome> opinion;
   /// The arena of a buffer plan, bytes, if the limit is about it. It is above `limit` if no answer was found that fits.
   std::optional<Bytes> arena;
   /// What a rule did, collective by collective, in the order in which it came to them.

@@ -34,13 +34,9 @@
 
 namespace commsched {
 
-/// The scales at which answers are played, ascending.
-inline constexpr CostScale kPlayedScales[] = {750, 1000, 1250, 1500, 2000};
 /// By how much an answer may be slower as planned than the fastest one that was found, in thousandths, if that lowers
 /// its regret.
 inline constexpr int64_t kTolerancePermille = 1;
-/// By how much an answer may be slower than the given order at any of the scales, in thousandths.
-inline constexpr int64_t kLossPermille = 10;
 
 } // namespace commsched
 

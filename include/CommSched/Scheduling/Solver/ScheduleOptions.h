@@ -23,6 +23,8 @@
 
 namespace commsched {
 
+struct SecondOpinion;
+
 /// About a second on one core for both searches of problems of up to kMediumProblem nodes, less for small ones, of
 /// which a module may have many, and more for large ones: about 20 s for 100,000 nodes.
 inline constexpr int64_t kDefaultEffort = 3000000;
@@ -54,6 +56,9 @@ struct ScheduleOptions {
   int64_t effortFor(NodeId nodes) const { return effort < 0 ? defaultEffort(nodes) : effort; }
   /// What schedule() (Lenses.h) minimizes; the core minimizes the makespan.
   Objective objective = Objective::Makespan;
+  /// Somebody else's costs of the problem (BothCosts.h), for objectives other than the makespan; not owned;
+  /// null: none.
+  const SecondOpinion *second = nullptr;
   /// Are told of every trial of the search, in this order; not owned.
   std::vector<SearchObserver *> observers;
   /// A further condition on answers, such as a limit on the arena of their buffers: told the problem with the buckets

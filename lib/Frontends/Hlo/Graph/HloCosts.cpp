@@ -239,10 +239,7 @@ KernelCost HloCosts::ofKernel(const HloInstruction &instruction, const HloComput
 }
 
 Ns HloCosts::mixed(Ns time, std::optional<Ns> estimate) const {
-  if (!estimate)
-    return time;
-  return mulDiv(time, kPermille - other.mix.xlaPermille, kPermille) +
-         mulDiv(*estimate, other.mix.xlaPermille, kPermille);
+  return estimate ? mixTimes(time, *estimate, other.mix.xlaPermille) : time;
 }
 
 Ns HloCosts::timeOf(const CollectiveCost &like, StringRef name, Bytes bytes, int64_t parts) const {

@@ -7,7 +7,6 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "SecondOpinion.h"
-#include "CommSched/Support/Arithmetic.h"
 #include "Hlo/Schedule/BothCosts.h"
 
 using namespace llvm;
@@ -15,8 +14,6 @@ using namespace commsched;
 using namespace commsched::hlo;
 
 namespace {
-
-constexpr int32_t kModel = 0, kMean = kPermille / 2, kXla = kPermille;
 
 class Chooser {
 public:
@@ -63,25 +60,24 @@ private:
 
   std::vector<TransformOptions> otherSettings() const {
     std::vector<TransformOptions> settings;
-    // What the mean of both finds is usually good by either.
-    const bool rewrites = options.rewrite.buckets || options.rewrite.asynchronous;
-    for (bool keepsCollectives : {false, true})
-      for (int32_t share : {kMean, kXla, kModel}) {
-        // The first answer was the one by the model.
-        if (keepsCollectives ? !rewrites : share == kModel)
-          continue;
-        TransformOptions &other = settings.emplace_back(options);
-        other.schedule.estimates = &estimates;
-        other.schedule.plannedBy = {share};
-        if (keepsCollectives)
-          other.rewrite = {false, false};
-      }
+    auto add = [&](PeerShare share) -> TransformOptions & {
+      TransformOptions &other = settings.emplace_back(options);
+      other.schedule.estimates = &estimates;
+      other.schedule.plannedBy = {share};
+      return other;
+    };
+    for (PeerShare share : kSearchedAgainBy)
+      add(share);
+    // The first answer was the one by the model, which may have other collectives.
+    if (options.rewrite.buckets || options.rewrite.asynchronous)
+      for (PeerShare share : {kByBoth, kByPeer, kByModel})
+        add(share).rewrite = {false, false};
     return settings;
   }
 
   TransformResult describe(TransformResult answer, const BothCosts &times) const {
     answer.report["makespan_by_xla_ns"] =
-        json::Object{{"before", given.asXlaPlanned()}, {"after", times.asXlaPlanned()}};
+        json::Object{{"before", given.asPeerPlanned()}, {"after", times.asPeerPlanned()}};
     return answer;
   }
 

@@ -10,21 +10,12 @@
 #define COMMSCHED_LIB_FRONTENDS_HLO_SCHEDULE_BOTHCOSTS_H
 
 #include "CommSched/Frontends/Hlo/Schedule/HloScheduler.h"
+#include "CommSched/Scheduling/Answer/BothCosts.h"
 
 namespace commsched::hlo {
 
-/// What one run of a module takes in its own order, ns. Both are indexed like kPlayedScales (Robust.h), by which the
-/// times of collectives are multiplied.
-struct BothCosts {
-  std::vector<Ns> byModel, byXla;
-
-  /// The time by XLA's costs as they are.
-  Ns asXlaPlanned() const;
-  /// Returns true if this takes longer than `given` by more than kLossPermille by either costs at any scale.
-  bool isSlowerThan(const BothCosts &given) const;
-};
-
-/// Plays a module. Fails, in one line, if it is not understood. Takes ten times what it takes to measure it.
+/// Plays one run of a module in its own order. Fails, in one line, if it is not understood. Takes ten times what it
+/// takes to measure it.
 llvm::Expected<BothCosts> playWithBothCosts(const HloModule &module, const CostModel &model,
                                             const XlaEstimates &estimates);
 

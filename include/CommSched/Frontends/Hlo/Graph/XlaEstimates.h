@@ -25,8 +25,8 @@ namespace commsched::hlo {
 
 /// A weighting of the times of a profile's model and those of XLA's estimator.
 struct CostMix {
-  /// XLA's share of each time that it estimated, in thousandths. The model has the rest.
-  int32_t xlaPermille = 0;
+  /// XLA's share of each time that it estimated.
+  PeerShare xlaPermille = kByModel;
   /// By what the times of collectives are multiplied after that.
   CostScale scale = kScaleOne;
 
