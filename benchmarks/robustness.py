@@ -13,6 +13,7 @@ nobody has looked at. The page that this writes has the worst row in front.
     python benchmarks/robustness.py --markdown docs/research/results/robustness.md
     python benchmarks/robustness.py --graphs llama3-8b:64:layers=4 --jax fsdp8 --generated 0
     python benchmarks/robustness.py --graphs --jax --generated 30 --seed 7
+    python benchmarks/robustness.py --only FX --objectives robust makespan --generated 20 --seed 7
 
 Needs the package commsched; programs of JAX also need what jax_overlap.py needs. No GPU.
 """
@@ -60,11 +61,14 @@ def seed_of_commit() -> int:
 
 def jobs_of(settings: argparse.Namespace) -> list[tuple[str, str, str, object]]:
     """What is measured: the set, the front end, the name, and what the front end makes it of."""
-    of_jax = settings.generated // (1 if settings.only == "JAX" else ONE_IN_JAX) if has_jax() else 0
+    shares = {"JAX": settings.generated, "FX": 0}
+    of_jax = shares.get(settings.only, settings.generated // ONE_IN_JAX) if has_jax() else 0
     drawn = robustness_programs.graphs(settings.seed, settings.generated - of_jax)
     jobs: list[tuple[str, str, str, object]] = [("generated", "FX", name, config) for name, config in drawn]
     specs = () if settings.only == "JAX" else settings.graphs
     chosen = [("chosen", "FX", spec, torch_overlap.config_of(spec)) for spec in specs]
+    if settings.only == "FX":
+        return jobs + chosen
     if not has_jax():
         print("left out: programs of JAX, which is not installed", file=sys.stderr)
         return jobs + chosen
@@ -81,10 +85,10 @@ def has_jax() -> bool:
     return all(importlib.util.find_spec(name) for name in ("jax", "jax_plugins"))
 
 
-def study(job: tuple, machine: str) -> Iterator[dict]:
+def study(job: tuple, machine: str, objectives) -> Iterator[dict]:
     """The rows of one program."""
     _, front_end, name, config = job
-    rest = OBJECTIVES, robustness_play.SCALES
+    rest = objectives, robustness_play.SCALES
     if front_end == "FX":
         referees = (robustness_torch.OURS, robustness_torch.THEIRS)
         yield from robustness_torch.study(config, name, machine, referees, *rest)
@@ -102,7 +106,7 @@ def run(settings: argparse.Namespace, results: dict) -> None:
             continue
         start, rows = time.perf_counter(), []
         try:
-            for row in study(job, settings.machine):
+            for row in study(job, settings.machine, settings.objectives):
                 rows.append({"set": chosen, "front_end": front_end, **row})
         except Exception as error:  # Other programs go on, and the page names this one.
             results["failed"].append([name, f"{type(error).__name__}: {error}".splitlines()[0]])
@@ -124,7 +128,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", nargs="*", default=TRACED, help="models to trace, as torch_overlap.py takes them")
     parser.add_argument("--jax", nargs="*", default=COMPILED, help="programs of jax_programs.py")
-    parser.add_argument("--only", choices=("JAX",), help="leave out the FX graphs, which take most of the time")
+    parser.add_argument("--only", choices=("JAX", "FX"), help="leave out the programs of the other front end")
+    parser.add_argument("--objectives", nargs="*", choices=OBJECTIVES, default=OBJECTIVES, help="of CommSched")
     parser.add_argument("--generated", type=int, default=30, help="number of generated programs")
     parser.add_argument("--seed", type=int, help="what they are generated from (default: the commit)")
     parser.add_argument("--machine", default=torch_overlap.DEFAULT_MACHINE, help="machine profile")
@@ -132,11 +137,15 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="keep what the JSON file has already")
     parser.add_argument("--markdown", type=Path, help="write the page to this file, too, after each program")
     settings = parser.parse_args()
+    if robustness_page.DEFAULT not in settings.objectives:
+        parser.error(f"--objectives: expected {robustness_page.DEFAULT} among them")
     settings.seed = seed_of_commit() if settings.seed is None else settings.seed
     print(f"seed {settings.seed}", file=sys.stderr)
     arguments = [
-        *(("--only", settings.only) if settings.only else ("--graphs", *settings.graphs)),
-        *("--jax", *settings.jax),
+        *(("--only", settings.only) if settings.only else ()),
+        *(() if settings.only == "JAX" else ("--graphs", *settings.graphs)),
+        *(() if settings.only == "FX" else ("--jax", *settings.jax)),
+        *(("--objectives", *settings.objectives) if tuple(settings.objectives) != OBJECTIVES else ()),
         *("--generated", str(settings.generated)),
         *("--seed", str(settings.seed)),
     ]

@@ -4,15 +4,16 @@
 """CommSched's orders of FX graphs against those of PyTorch's overlap scheduler, if collectives take longer than
 planned.
 
-Two referees. *our costs*: both plan with the estimates of CommSched's cost model. *PyTorch's costs*: CommSched plans
-as before, PyTorch plans with PyTorch's own analytical estimates of kernels and collectives, and both are played with
-these.
+CommSched plans with the machine profile, as its users do, and takes PyTorch's own estimates as a second opinion. Two
+referees. *our costs*: PyTorch plans with the estimates of CommSched's cost model. *PyTorch's costs*: PyTorch plans with
+its own analytical estimates of kernels and collectives, and both are played with these.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Callable, Iterator
 
 import robustness_play
@@ -72,11 +73,17 @@ def rows_of(gm: torch.fx.GraphModule, machine: str, referees, objectives, scales
     for referee in referees:
         judge = own if referee == OURS else pytorch_estimator(gm, machine)
 
-        def answer(run, estimate, rows, judge=judge):
-            result, _ = run(copy.deepcopy(gm), estimate, machine, rows)
+        seconds: dict[str, float] = {}
+        opinions: dict[str, dict] = {}
+
+        def answer(run, estimate, rows, name, judge=judge, seconds=seconds, opinions=opinions):
+            copied, start = copy.deepcopy(gm), time.process_time()
+            result, facts = run(copied, estimate, machine, rows)
+            seconds[name] = time.process_time() - start
+            opinions[name] = facts.get("second_opinion")
             return robustness_play.play(text_of(result, known, judge), machine, scales)
 
-        modes = {mode: answer(torch_overlap.VARIANTS[mode], judge, {}) for mode in MODES}
+        modes = {mode: answer(torch_overlap.VARIANTS[mode], judge, {}, mode) for mode in MODES}
         planned = scales.index(1.0)
         better = min(modes, key=lambda mode: modes[mode].ms[planned])
         limit = modes[better].peak_bytes
@@ -84,7 +91,10 @@ def rows_of(gm: torch.fx.GraphModule, machine: str, referees, objectives, scales
         fair = [played.ms for played in modes.values() if played.peak_bytes <= limit]
         ours = {
             objective: answer(
-                torch_overlap.ours(at_peak_of=better, objective=objective), own, {better: {"peak_bytes": limit}}
+                torch_overlap.ours(at_peak_of=better, objective=objective),
+                None,
+                {better: {"peak_bytes": limit}},
+                objective,
             )
             for objective in objectives
         }
@@ -94,7 +104,11 @@ def rows_of(gm: torch.fx.GraphModule, machine: str, referees, objectives, scales
             "nodes": len(known),
             "peer_ms": [min(times) for times in zip(*fair, strict=True)],
             "limit_bytes": limit,
-            "answers": {name: {"ms": list(p.ms), "peak_bytes": p.peak_bytes} for name, p in ours.items()},
+            "seconds": seconds,
+            "answers": {
+                name: {"ms": list(p.ms), "peak_bytes": p.peak_bytes, "second_opinion": opinions[name]}
+                for name, p in ours.items()
+            },
         }
 
 

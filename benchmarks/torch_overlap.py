@@ -232,7 +232,8 @@ def pytorch(**options):
 
 
 def ours(at_peak_of: str | None = None, **options):
-    """CommSched. If `at_peak_of` names another variant, its resulting peak is the limit."""
+    """CommSched. If `at_peak_of` names another variant, its resulting peak is the limit. Without an estimate, the
+    machine profile decides."""
 
     def run(gm, estimate, machine, rows):
         limit = dict(memory_limit_bytes=rows[at_peak_of]["peak_bytes"]) if at_peak_of else {}
@@ -241,6 +242,7 @@ def ours(at_peak_of: str | None = None, **options):
             raise RuntimeError(report["error"])
         bounds = report["makespan_ns"]
         return gm, {
+            "second_opinion": report.get("second_opinion"),
             "import_s": report["import_ns"] / 1e9,
             "solve_s": report["pipeline_ns"] / 1e9,
             "apply_s": report["apply_ns"] / 1e9,

@@ -216,4 +216,7 @@ def function_report(path: pathlib.Path) -> dict:
     nothing = {"collectives": 0, "exposed_ns": {"before": 0, "after": 0}, "unknown_sizes": 0, "per_collective": []}
     report = dict(functions[0]) if functions else nothing
     report["machine"] = document.get("machine")
+    opinions = [entry["second_opinion"] for entry in document.get("passes", ()) if "second_opinion" in entry]
+    if opinions:
+        report["second_opinion"] = opinions[-1]
     return report

@@ -216,7 +216,7 @@ def _solved(graph: fx.Graph, options: Options, fused: bool, apart: frozenset[str
         Unscheduled.
     """
     fused = fused and options.fusion
-    module = imported(graph, options, fused, apart=apart)
+    module = imported(graph, options, fused, apart=apart, opines=True)
     began = time.process_time_ns()
     report = module.run(options)
     ended = time.process_time_ns()

@@ -21,6 +21,7 @@ from .importer.state import SplitRules
 from .options import ALIGN_COSTS, MEASURES, Options, option_value
 from .ranks.costs import gather_costs
 from .reporting import Unscheduled, function_report, strict, wants_listing
+from .second_opinion import SecondOpinion, second_opinion
 from .semantics.stale import refresh
 
 FUNCTION = "main"
@@ -33,6 +34,7 @@ class Imported:
     Args:
         donated: names of the placeholders that are freed after their last use.
         import_ns: the processor's time that the import took.
+        opinion: PyTorch's costs, if a search of this module is to take them as a second opinion, or why they failed.
         listing: the schedule as text (`reporting.list_overlap`), if somebody wants it.
     """
 
@@ -40,6 +42,7 @@ class Imported:
     importer: Importer
     donated: set[str]
     import_ns: int
+    opinion: SecondOpinion | str | None = None
     listing: str = ""
 
     def run(self, options: Options, pipeline: str | None = None) -> dict:
@@ -59,11 +62,21 @@ class Imported:
             try:
                 for curve in sampled(self.importer):
                     self.program.set_curve(curve.kind, curve.group, curve.element, curve.points)
+                if isinstance(self.opinion, SecondOpinion):
+                    self.opinion.tell(self.program)
                 self.program.run(pipeline or self._aligned(options).pipeline(str(report_file), listed))
             except Error as error:
                 raise Unscheduled(str(error)) from error
             self.listing = overlap_file.read_text() if overlap_file.is_file() else ""
-            return function_report(report_file)
+            return self._with_opinion(function_report(report_file))
+
+    def _with_opinion(self, report: dict) -> dict:
+        """Adds what is known here of the second opinion to what the last pass says that took it."""
+        if isinstance(self.opinion, str):
+            report["second_opinion"] = {"failure": self.opinion}
+        elif self.opinion is not None and "second_opinion" in report:
+            report["second_opinion"] |= self.opinion.facts()
+        return report
 
     def _aligned(self, options: Options) -> Options:
         """Aligns the costs if that is the first pass. Returns the options with the other passes."""
@@ -87,21 +100,24 @@ def imported(
     fused: bool,
     split_rules: SplitRules | None = None,
     apart: frozenset[str] = frozenset(),
+    opines: bool = False,
 ) -> Imported:
     """Imports `graph`, after its stale fake values are computed anew.
 
     Args:
         apart: the names of collectives that are not to be merged.
+        opines: whether the passes of the options are going to search a schedule, with a second opinion.
 
     Raises:
         Unscheduled: the graph cannot be imported.
     """
     started = time.process_time_ns()
     donated = donated_placeholders(graph, options.donated)
-    try:
-        refresh(graph)
+
+    def import_graph(other: fx.Graph) -> tuple[Program, Importer]:
+        refresh(other)
         program, _, importer = import_program(
-            graph,
+            other,
             runtime_estimation=options.runtime_estimation,
             donated=donated,
             name=FUNCTION,
@@ -110,8 +126,14 @@ def imported(
             split_rules=split_rules,
             apart=apart,
         )
+        return program, importer
+
+    try:
+        program, importer = import_graph(graph)
     except Exception as error:  # No graph, however odd, may break a compilation.
         if strict():
             raise
         raise Unscheduled(f"import: {type(error).__name__}: {error}") from error
-    return Imported(program, importer, donated, time.process_time_ns() - started)
+    import_ns = time.process_time_ns() - started
+    opinion = second_opinion(graph, options, importer, import_graph) if opines else None
+    return Imported(program, importer, donated, import_ns, opinion)

@@ -56,6 +56,19 @@ def _change(report: dict, name: str) -> tuple[str, str]:
     return f"{time_text(before)} -> {after}", f"{100 * (value['after'] - before) / before:+.1f} %"
 
 
+def opinion_text(report: dict) -> str:
+    """What the second opinion of PyTorch's costs changed in a schedule. Empty if there was none."""
+    said = report.get("second_opinion")
+    if not said:
+        return ""
+    if "loss_ppm" not in said:
+        return f"no second opinion: {said['failure']}"
+    before, after = (f"{max(0, said['loss_ppm'][when]) / 1e4:.1f} %" for when in ("before", "after"))
+    if said["replaced"]:
+        return f"PyTorch's costs chose another schedule: at most {after} slower than PyTorch's orders, was {before}"
+    return f"at most {after} slower than PyTorch's orders by either costs"
+
+
 def line(report: dict) -> str:
     """One line about the schedule of a graph."""
     makespan, exposed = (" ".join(filter(None, _change(report, name))) for name in ("makespan_ns", "exposed_ns"))
@@ -67,6 +80,8 @@ def line(report: dict) -> str:
         parts.append(f"costs of {measure['points']} sizes are measured" if measure["points"] else "no cost is measured")
     if opaque := report.get("opaque"):
         parts.append(f"{len(opaque)} opaque nodes")
+    if opinion := opinion_text(report):
+        parts.append(opinion)
     took = sum(report.get(name, 0) for name in ("import_ns", "pipeline_ns", "apply_ns"))
     return ", ".join(parts) + (f"; scheduled in {time_text(took)}" if took else "")
 

@@ -55,16 +55,19 @@ def override_bytes(kind: str, bytes_: int, ranks: int) -> int:
 
 
 def sampled(importer: Importer) -> list[Estimates]:
+    """What the user's estimator says (`sampled_by`). Empty if there is none."""
+    return [] if importer.estimation is None else sampled_by(importer, importer.estimation)
+
+
+def sampled_by(importer: Importer, estimation: Estimation) -> list[Estimates]:
     """The estimates for each kind, group and element type of the graph. Empty if the estimator gives no answers."""
     estimates, contradicted = [], []
-    if importer.estimation is None:
-        return []
     for (kind, group, element), all_samples in importer.samples.items():
         samples = [s for s in all_samples if isinstance(s[0].args[0], fx.Node)]  # No lists.
         if kind not in SAMPLED_KINDS or not samples:
             continue
-        curve = _Curve(importer.estimation, kind, importer.groups.size(group))
-        known = _known(importer.estimation, samples)
+        curve = _Curve(estimation, kind, importer.groups.size(group))
+        known = _known(estimation, samples)
         points = curve.sampled(samples[0][0])
         wrong = curve.contradiction(known) if points and known else None
         if wrong is not None:
