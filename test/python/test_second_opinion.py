@@ -4,6 +4,7 @@
 """PyTorch's own costs as a second opinion: schedules do not lose by them, either."""
 
 import copy
+import json
 from unittest import mock
 
 import pytest
@@ -20,8 +21,8 @@ import commsched
 import commsched.torch as ct
 from commsched.torch import summary
 from commsched.torch.importer.export import import_graph, import_program
-from commsched.torch.options import Options, to_ns
-from commsched.torch.second_opinion import is_wanted, second_opinion
+from commsched.torch.options import Options, machine_file, to_ns
+from commsched.torch.second_opinion import _gpu_of, is_wanted, second_opinion
 
 c10d = torch.ops._c10d_functional
 MACHINE = "h100-sxm"
@@ -224,3 +225,13 @@ def test_a_program_is_played_with_both_costs():
     program.set_peer_times({"one": 50000})
     _, *times = program.play(MACHINE)
     assert times[:5] == times[5:]
+
+
+# Tests that a profile that was measured is not doubted.
+def test_measured_profiles_are_believed(tmp_path):
+    profile = json.loads(machine_file("h100-sxm").read_text())
+    measured = tmp_path / "measured.json"
+    measured.write_text(json.dumps({**profile, "calibration": {}}))
+    assert _gpu_of(Options(machine="h100-sxm")) is not None
+    assert _gpu_of(Options(machine=measured)) is None
+    assert _gpu_of(Options(machine="measure:h100-sxm")) is None

@@ -50,11 +50,15 @@ class _Gpu:
 
 
 def _gpu_of(options: Options) -> _Gpu | None:
-    """The GPU of the machine profile. None if PyTorch's estimators do not know it."""
+    """The GPU of the machine profile. None if PyTorch's estimators do not know it, or if the profile was measured: then
+    there is nothing to doubt.
+    """
     from torch._inductor.comm_analysis import NVIDIA_GPU_TYPE
 
     file = machine_file(options.base())
     profile = json.loads(file.read_text()) if file else {}
+    if options.measures() or "calibration" in profile:
+        return None
     generation = (profile.get("nccl") or {}).get("generation", "")
     tflops, dram = profile.get("compute", {}).get("peak_tflops", {}), profile.get("memory", {}).get("bandwidth_gbps")
     known = getattr(NVIDIA_GPU_TYPE, str(generation).upper(), None)
