@@ -137,6 +137,21 @@ static Error run() {
       outs() << "with the given collectives: " << toString(rewritten.takeError()) << "\n";
     }
   }
+  if ((options.memory.limit || options.memory.ppm < 0) && !report.getBoolean("changed").value_or(false) &&
+      hlo::staysAboveLimit(*result)) {
+    Expected<hlo::RewrittenModule> again =
+        hlo::rewriteWithClones(module, model, options, {buckets, asynchronous}, *result);
+    if (again) {
+      const json::Object &made = *again->report.getObject("made_again");
+      outs() << formatv("with values made again ({0}, of {1} bytes): makespan {2}, peak {3} bytes\n",
+                        made.getInteger("values").value_or(0), made.getInteger("bytes").value_or(0),
+                        microseconds(again->result.entry().makespanAfter), again->result.entry().peakAfter);
+      result->module = std::move(again->bytes);
+      report = std::move(again->report);
+    } else {
+      outs() << formatv("with nothing made again: {0}\n", toString(again.takeError()));
+    }
+  }
   if (Error error = addLoops(result->module, model, options, report))
     return createFileError(inputPath, std::move(error));
   if (!reportPath.empty()) {

@@ -163,6 +163,7 @@ void HloGraph::findDependences(ArrayRef<Carried> carried) {
         readers[access.storage].push_back(id);
         continue;
       }
+      node.writes.push_back(access.storage);
       append_range(before, readers[access.storage]);
       readers[access.storage].clear();
       writer[access.storage] = id;

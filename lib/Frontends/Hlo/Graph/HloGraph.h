@@ -38,6 +38,8 @@ struct GraphNode {
   NodeId start = kNone;
   /// Storages that it reads or writes, ascending.
   llvm::SmallVector<StorageIndex, 8> touches;
+  /// Those of `touches` that it writes, ascending.
+  llvm::SmallVector<StorageIndex, 2> writes;
   /// Nodes that must come before it, ascending.
   llvm::SmallVector<NodeId, 4> predecessors;
 };

@@ -159,7 +159,13 @@ static TransformResult takeRewritten(RewrittenModule rewritten) {
   return result;
 }
 
-/// Other collectives and another order, or another order alone, whatever is faster.
+/// Returns true if less memory may be asked for than the given order needs.
+static bool isLimited(const HloOptions &options) {
+  return (options.memory.limit || options.memory.ppm < 0) && !options.shuffle && !options.measureOnly;
+}
+
+/// Other collectives and another order, or another order alone, whatever is faster. If no order is within the limit on
+/// memory, some values are made again.
 static TransformResult scheduleFastest(const HloModule &module, const TransformOptions &options) {
   std::optional<RewrittenModule> rewritten;
   std::string rewriteRefusal;
@@ -177,11 +183,18 @@ static TransformResult scheduleFastest(const HloModule &module, const TransformO
   if (!result)
     return {"", keptReport(module.name, toString(result.takeError()))};
   const ComputationResult &entry = result->entry();
-  bool staysAbove = !result->isChanged && entry.peakBefore > entry.limit;
-  if (rewritten && (staysAbove || rewritten->result.entry().makespanAfter < entry.makespanAfter))
+  if (rewritten && (staysAboveLimit(*result) || rewritten->result.entry().makespanAfter < entry.makespanAfter))
     return takeRewritten(std::move(*rewritten));
   if (rewritten)
     rewriteRefusal = "other collectives are not faster";
+  std::string cloneRefusal;
+  if (isLimited(options.schedule) && staysAboveLimit(*result)) {
+    Expected<RewrittenModule> answer =
+        rewriteWithClones(module, *options.model, options.schedule, options.rewrite, *result);
+    if (answer)
+      return takeRewritten(std::move(*answer));
+    cloneRefusal = toString(answer.takeError());
+  }
   TransformResult transformed;
   transformed.report = describe(module, *result);
   transformed.makespan = result->entry().makespanAfter;
@@ -191,6 +204,8 @@ static TransformResult scheduleFastest(const HloModule &module, const TransformO
     transformed.module = std::move(result->module);
   if (!rewriteRefusal.empty())
     transformed.report["not_rewritten_because"] = json::fixUTF8(rewriteRefusal);
+  if (!cloneRefusal.empty())
+    transformed.report["nothing_made_again_because"] = json::fixUTF8(cloneRefusal);
   return transformed;
 }
 

@@ -13,6 +13,7 @@
 #include "CommSched/Frontends/Hlo/Schedule/HloRewriter.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "Hlo/Write/RewriteCollectives.h"
+#include "HloMemoryPlan.h"
 #include "HloTemporaries.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -102,6 +103,23 @@ static Expected<HloResult> searchSplit(const HloModule &module, const HloModule 
   return createStringError(isAbove ? result.entry().keepReason : "other collectives are not faster");
 }
 
+/// Takes what a computation had before, and its limit, from what was done with the given module. Fails if an answer is
+/// above that limit.
+static Error takeBefore(const HloModule &module, const HloResult &plain, const HloModule &changed, HloResult &answer) {
+  StringMap<const ComputationResult *> given = byName(module, plain);
+  for (ComputationResult &one : answer.computations) {
+    StringRef name = changed.computations[one.computation].name;
+    const ComputationResult *before = given.lookup(name);
+    if (!before || one.peakAfter > before->limit)
+      return createStringError("'" + name + "' with other collectives would need more memory than its limit");
+    one.makespanBefore = before->makespanBefore;
+    one.exposedBefore = before->exposedBefore;
+    one.peakBefore = before->peakBefore;
+    one.limit = before->limit;
+  }
+  return Error::success();
+}
+
 Expected<RewrittenModule> commsched::hlo::rewriteModule(const HloModule &module, const CostModel &model,
                                                         const HloOptions &options, const RewriteOptions &rewrite,
                                                         const HloResult &plain) {
@@ -116,19 +134,11 @@ Expected<RewrittenModule> commsched::hlo::rewriteModule(const HloModule &module,
   Expected<HloResult> answer = searchSplit(module, *split, model, search, plain, written);
   if (!answer)
     return answer.takeError();
-  StringMap<const ComputationResult *> given = byName(module, plain);
+  if (Error error = takeBefore(module, plain, *split, *answer))
+    return std::move(error);
   int32_t buckets = 0;
-  for (ComputationResult &one : answer->computations) {
-    StringRef name = split->computations[one.computation].name;
-    const ComputationResult *before = given.lookup(name);
-    if (!before || one.peakAfter > before->limit)
-      return createStringError("'" + name + "' with other collectives would need more memory than its limit");
-    one.makespanBefore = before->makespanBefore;
-    one.exposedBefore = before->exposedBefore;
-    one.peakBefore = before->peakBefore;
-    one.limit = before->limit;
+  for (const ComputationResult &one : answer->computations)
     buckets += one.buckets;
-  }
   Expected<std::string> signature = checkAgain(*split, model, *answer, written);
   if (!signature)
     return signature.takeError();
@@ -141,4 +151,90 @@ Expected<RewrittenModule> commsched::hlo::rewriteModule(const HloModule &module,
   result.bytes = answer->module;
   result.result = std::move(*answer);
   return std::move(result);
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// What is made again
+//===-----------------------------------------------------------------------------------------===//
+
+/// Plans with lower limits that are tried if XLA would have no room for the temporaries of an answer.
+static constexpr int32_t kPlansTried = 3;
+
+bool commsched::hlo::staysAboveLimit(const HloResult &plain) {
+  return !plain.isChanged && plain.entry().peakBefore > plain.entry().limit;
+}
+
+/// The best answer for a module that is within its limit as it is: other collectives, another order, or none of both.
+static Expected<RewrittenModule> rewritePlanned(const HloModule &module, const CostModel &model,
+                                                const HloOptions &options, const RewriteOptions &rewrite) {
+  HloOptions measure = options;
+  measure.measureOnly = true;
+  Expected<HloResult> given = scheduleModule(module, model, measure);
+  if (!given)
+    return given.takeError();
+  if (rewrite.buckets || rewrite.asynchronous) {
+    Expected<RewrittenModule> answer = rewriteModule(module, model, options, rewrite, *given);
+    if (answer)
+      return answer;
+    consumeError(answer.takeError()); // The order alone is left.
+  }
+  Expected<HloResult> ordered = scheduleModule(module, model, options);
+  if (!ordered)
+    return ordered.takeError();
+  RewrittenModule result;
+  result.bytes = ordered->module;
+  result.result = std::move(*ordered);
+  return std::move(result);
+}
+
+Expected<RewrittenModule> commsched::hlo::rewriteWithClones(const HloModule &module, const CostModel &model,
+                                                            const HloOptions &options, const RewriteOptions &rewrite,
+                                                            const HloResult &plain) {
+  int32_t count = 0;
+  std::string splitBytes = splitCollectives(module, rewrite.buckets, rewrite.asynchronous, count);
+  Expected<HloModule> split = readModule(splitBytes);
+  if (!split)
+    return split.takeError();
+  const TemporariesLimit temporaries(module, options);
+  HloOptions own = options;
+  own.memory.limit = plain.entry().limit;
+  int64_t squeezePpm = 0;
+  for (int32_t tried = 0; tried < kPlansTried; ++tried) {
+    const Bytes limit = *own.memory.limit - mulDiv(*own.memory.limit, squeezePpm, kMillion);
+    Expected<std::optional<PlannedModule>> planned = planEntry(*split, model, limit);
+    if (!planned)
+      return planned.takeError();
+    if (!*planned)
+      return createStringError("making values again does not bring the program within the limit on memory either");
+    Expected<HloModule> withClones = readModule((*planned)->bytes);
+    if (!withClones)
+      return withClones.takeError();
+    Expected<RewrittenModule> answer = rewritePlanned(*withClones, model, own, rewrite);
+    if (!answer)
+      return answer;
+    Expected<HloModule> written = readModule(answer->bytes);
+    if (!written)
+      return written.takeError();
+    const int64_t excess = temporaries.excessPpm(*written);
+    if (excess > 0 || answer->result.entry().peakAfter > *own.memory.limit) {
+      squeezePpm = std::min<int64_t>(squeezePpm + excess + kSqueezeStepPpm, kMillion);
+      continue;
+    }
+    Expected<std::string> signature = checkAgain(*withClones, model, answer->result, *written);
+    if (!signature)
+      return signature.takeError();
+    if (Error error = takeBefore(module, plain, *withClones, answer->result))
+      return std::move(error);
+    answer->result.isChanged = true;
+    json::Object report = describe(*withClones, answer->result);
+    report["signature"] = *signature;
+    for (StringRef key : {"taken_apart", "buckets"})
+      if (const json::Value *value = answer->report.get(key))
+        report[key] = *value;
+    report["made_again"] = json::Object{
+        {"values", (*planned)->again}, {"gathers", (*planned)->gathers}, {"bytes", (*planned)->againBytes}};
+    answer->report = std::move(report);
+    return answer;
+  }
+  return createStringError("XLA would need more memory for the temporaries of a program that makes values again");
 }

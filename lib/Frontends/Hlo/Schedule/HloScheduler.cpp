@@ -19,6 +19,7 @@
 #include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Support/Arithmetic.h"
+#include "EntryProblem.h"
 #include "Hlo/Graph/HloProblem.h"
 #include "Hlo/Write/HloWriter.h"
 #include "Hlo/Write/RewriteCollectives.h"
@@ -45,6 +46,8 @@ public:
 
   /// Where to write what is found out about loops; null if nobody asks.
   LoopForecast *forecast = nullptr;
+  /// What to do with the entry when all that it runs has been scheduled; null: nothing.
+  function_ref<void(const HloGraph &, const Problem &)> visitEntry = nullptr;
 
 private:
   std::vector<bool> findRunning() const;
@@ -389,6 +392,8 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   planned = nullptr;
   if (forecast)
     forecastLoop(graph, *after, result);
+  if (visitEntry && isEntry)
+    visitEntry(graph, after->problem);
 
   callees[index] = before->work;
   callees[index].before = result.makespanBefore;
@@ -491,6 +496,16 @@ Expected<HloResult> commsched::hlo::scheduleModule(const HloModule &module, cons
   HloOptions own = options;
   own.keepReason = "XLA would need more memory for the temporaries of a faster order";
   return scheduleOnce(module, model, own);
+}
+
+Error commsched::hlo::visitEntry(const HloModule &module, const CostModel &model,
+                                 function_ref<void(const HloGraph &, const Problem &)> visit) {
+  HloOptions measure;
+  measure.measureOnly = true;
+  ModuleScheduler scheduler(module, model, measure);
+  scheduler.visitEntry = visit;
+  HloResult measured;
+  return scheduler.run(measured);
 }
 
 Expected<LoopForecast> commsched::hlo::forecastLoops(const HloModule &module, const CostModel &model,

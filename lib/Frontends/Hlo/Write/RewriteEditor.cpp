@@ -84,6 +84,8 @@ void RewriteEditor::replace(int32_t computation, int32_t at, StringRef fields, A
   const HloInstruction &instruction = module.computations[computation].instructions[at];
   remove(computation, at);
   add(computation, fields, instruction.name, instruction.id, operands);
+  for (int32_t other : instruction.controlPredecessors)
+    editOf(computation).added.back().before.push_back(module.computations[computation].instructions[other].id);
 }
 
 void RewriteEditor::remove(int32_t computation, int32_t at) { editOf(computation).removed.insert(at); }
@@ -108,7 +110,7 @@ void RewriteEditor::addComputation(int32_t caller, std::string bytes, ArrayRef<i
   while (reader.next(field))
     if (field.number == computation_field::kId)
       id = field.integer();
-  added.push_back({caller, std::move(bytes), sequenceOf(id, order)});
+  added.push_back({caller, std::move(bytes), order.empty() ? "" : sequenceOf(id, order)});
 }
 
 void RewriteEditor::removeComputation(int32_t computation) { removedIds.insert(module.computations[computation].id); }
@@ -132,7 +134,7 @@ std::vector<int64_t> RewriteEditor::withOperandsFirst(int32_t computation, Array
   }
   for (const Instruction &instruction : edit.added) {
     ids.push_back(instruction.id);
-    before[instruction.id] = instruction.operands;
+    before[instruction.id] = instruction.before;
   }
   std::vector<int64_t> result;
   DenseSet<int64_t> done;
@@ -215,7 +217,8 @@ std::string RewriteEditor::writeSchedule(StringRef schedule) const {
                result);
   }
   for (const Computation &computation : added)
-    writeBytes(schedule_field::kSequences, computation.order, result);
+    if (!computation.order.empty())
+      writeBytes(schedule_field::kSequences, computation.order, result);
   return result;
 }
 

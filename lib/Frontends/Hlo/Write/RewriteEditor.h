@@ -47,7 +47,8 @@ public:
   /// at the end.
   void setOrder(int32_t computation, std::vector<int64_t> ids);
 
-  /// Adds a serialized computation that only `caller` calls, with the order of its instructions.
+  /// Adds a serialized computation that only `caller` calls, with the order of its instructions; an empty one for the
+  /// body of a fusion, which has none.
   void addComputation(int32_t caller, std::string bytes, llvm::ArrayRef<int64_t> order);
   void removeComputation(int32_t computation);
 
@@ -59,7 +60,8 @@ private:
   struct Instruction {
     int64_t id = 0;
     std::string bytes;
-    llvm::SmallVector<int64_t, 4> operands;
+    /// Instructions that come before it: operands, and control predecessors of one that takes another's place.
+    llvm::SmallVector<int64_t, 4> before;
   };
   struct Edit {
     std::vector<Instruction> added;
@@ -70,7 +72,7 @@ private:
   struct Computation {
     int32_t caller = 0;
     std::string bytes;
-    /// Its entry in the module's schedule.
+    /// Its entry in the module's schedule; empty if it has none.
     std::string order;
   };
 

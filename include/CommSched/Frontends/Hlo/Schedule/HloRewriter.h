@@ -42,6 +42,19 @@ llvm::Expected<RewrittenModule> rewriteModule(const HloModule &module, const Cos
                                               const HloOptions &options, const RewriteOptions &rewrite,
                                               const HloResult &plain);
 
+/// Returns true if `plain`, what was done with a module under a limit on memory, is above it, and no order is known
+/// that is not.
+bool staysAboveLimit(const HloResult &plain);
+
+/// A module that makes values of its entry again, computed or gathered, since no order of it is within the limit on
+/// memory: the plan of MemoryPlan.md. `plain` is what scheduleModule() did with the same module and options, and
+/// staysAboveLimit(). The answer may be slower than the given program. Its report has what is made again as
+/// `made_again`, and bounds are those of the program with it. Fails, in one line, if the module is not understood, or
+/// if no plan was found within the limit on the peak and, as far as temporariesOf() can tell, on temporaries.
+llvm::Expected<RewrittenModule> rewriteWithClones(const HloModule &module, const CostModel &model,
+                                                  const HloOptions &options, const RewriteOptions &rewrite,
+                                                  const HloResult &plain);
+
 } // namespace commsched::hlo
 
 #endif // COMMSCHED_FRONTENDS_HLO_SCHEDULE_HLOREWRITER_H
