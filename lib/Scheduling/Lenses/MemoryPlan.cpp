@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "PlanBound.h"
 #include "PlanPrices.h"
+#include "PlanRelief.h"
 #include "llvm/ADT/STLExtras.h"
 #include <map>
 
@@ -33,6 +34,9 @@ static constexpr int32_t kBetweenSteps = 5;
 /// Most plans that are scheduled with effort 0, and the number of nodes that all of them may have together.
 static constexpr int32_t kMostTried = 160;
 static constexpr int64_t kMostNodes = 1500000;
+/// Values that are made again one after the other to relieve peaks, and candidates for each of them.
+static constexpr int32_t kReliefSteps = 64;
+static constexpr size_t kReliefsTried = 8;
 /// Plans that are scheduled with the effort of the options.
 static constexpr size_t kSearchedInFull = 2;
 /// Shapes whose repetitions are changed together: those of most bytes.
@@ -79,6 +83,8 @@ public:
     tryPlan(llvm::BitVector(priced.size(), true));
     for (int64_t share : kComputeShares)
       tryPrices(share);
+    if (!best.front().schedule.isWithinLimit())
+      relieve();
     changeShapes();
     searchBest();
     MemoryPlan plan = choose();
@@ -194,6 +200,43 @@ private:
         plan[index] = large[index];
       (tryPlan(plan) ? low : high) = middle;
     }
+  }
+
+  //===---------------------------------------------------------------------------------------===//
+  // Relief
+  //===---------------------------------------------------------------------------------------===//
+
+  /// The bytes above the limit in the order of a plan, added up over its nodes.
+  Wide excessOf(const ReducedProblem &reduced) const {
+    Wide excess = 0;
+    for (Bytes live : memoryProfile(reduced.problem, identityOrder(reduced.problem)).live)
+      excess += std::max<Bytes>(live - limit, 0);
+    return excess;
+  }
+
+  /// Makes one value after the other again, from the program as given on, until the order given fits.
+  void relieve() {
+    llvm::BitVector plan = given;
+    ReducedProblem reduced = reduce(plan);
+    Wide excess = excessOf(reduced);
+    for (int32_t step = 0; step < kReliefSteps && excess > 0; ++step) {
+      llvm::BitVector next;
+      for (llvm::ArrayRef<int32_t> closure : findReliefs(problem, repetitions, reduced, plan, kReliefsTried)) {
+        llvm::BitVector candidate = plan;
+        for (int32_t index : closure)
+          candidate.reset(index);
+        ReducedProblem result = reduce(candidate);
+        if (Wide left = excessOf(result); left < excess) {
+          excess = left;
+          next = std::move(candidate);
+          reduced = std::move(result);
+        }
+      }
+      if (next.empty())
+        break;
+      plan = std::move(next);
+    }
+    tryPlan(plan);
   }
 
   //===---------------------------------------------------------------------------------------===//

@@ -13,14 +13,25 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "HloMemoryPlan.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Lenses/MemoryPlan.h"
 #include "EntryProblem.h"
+#include "Hlo/Write/HloWriter.h"
 #include "HloRepetitions.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
 using namespace commsched;
 using namespace commsched::hlo;
+
+/// The options of a first answer within `limit`.
+static ScheduleOptions firstAnswer(Bytes limit) {
+  ScheduleOptions options;
+  options.memory.limit = limit;
+  options.effort = 0;
+  options.objective = Objective::Makespan;
+  return options;
+}
 
 namespace {
 
@@ -86,10 +97,7 @@ std::optional<PlannedModule> EntryPlanner::plan(const HloModule &whole, const Hl
   const Problem asGiven = keepValues(problem, pairs, given).problem;
   Schedule known = keepOrder(asGiven);
   measure(asGiven, known);
-  ScheduleOptions options;
-  options.memory.limit = limit;
-  options.effort = 0;
-  MemoryPlan best = planMemory(problem, pairs, given, known, options);
+  MemoryPlan best = planMemory(problem, pairs, given, known, firstAnswer(limit));
   if (best.kept == given || !best.schedule.isWithinLimit())
     return std::nullopt;
   PlannedModule planned;
@@ -99,7 +107,7 @@ std::optional<PlannedModule> EntryPlanner::plan(const HloModule &whole, const Hl
     if (leftOut[index])
       continue;
     ++planned.again;
-    planned.gathers += value.done != kNone;
+    planned.gathers += value.isGather;
     planned.againBytes += value.bytes;
   }
   // By id: an instruction of the entry.
@@ -135,7 +143,32 @@ Expected<std::optional<PlannedModule>> EntryPlanner::run() {
   return std::move(planned);
 }
 
+/// The module with the order of its entry that has the lowest peak that the solver's first answer reaches. Then the
+/// plan makes nothing again for what an order can do. `fits` says whether that is within the limit.
+static Expected<std::string> withLeanOrder(const HloModule &module, const CostModel &model, Bytes limit, bool &fits) {
+  std::vector<std::vector<int32_t>> sequences(module.computations.size());
+  Error error = visitEntry(module, model, [&](const HloGraph &graph, const Problem &problem) {
+    Schedule lean = schedule(problem, firstAnswer(limit));
+    measure(problem, lean);
+    fits = lean.defect.empty() && lean.peak <= limit;
+    if (lean.defect.empty())
+      sequences[module.entry] = graph.instructionsInOrder(lean.order);
+  });
+  if (error)
+    return std::move(error);
+  return writeModule(module, sequences);
+}
+
 Expected<std::optional<PlannedModule>> commsched::hlo::planEntry(const HloModule &module, const CostModel &model,
                                                                  Bytes limit) {
-  return EntryPlanner(module, model, limit).run();
+  bool fits = false;
+  Expected<std::string> bytes = withLeanOrder(module, model, limit, fits);
+  if (!bytes)
+    return bytes.takeError();
+  if (fits)
+    return PlannedModule{std::move(*bytes)};
+  Expected<HloModule> lean = readModule(*bytes);
+  if (!lean)
+    return lean.takeError();
+  return EntryPlanner(*lean, model, limit).run();
 }

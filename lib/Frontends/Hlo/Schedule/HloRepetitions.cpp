@@ -61,7 +61,7 @@ static bool isDeterministic(const HloInstruction &instruction) {
 }
 
 bool commsched::hlo::isRepeatable(const HloModule &module, const HloInstruction &instruction) {
-  if (!isDeterministic(instruction) || instruction.isAnnotated || !instruction.aliases.empty() ||
+  if (!(isDeterministic(instruction) || instruction.is("all-gather")) || instruction.isAnnotated || !instruction.aliases.empty() ||
       !instruction.controlPredecessors.empty() || instruction.is("parameter") || instruction.is("constant"))
     return false;
   SmallVector<int32_t, 4> bodies(instruction.called.begin(), instruction.called.end());
@@ -175,16 +175,17 @@ void ValueFinder::findGathers(int32_t computation) {
 void ValueFinder::addCandidate(int32_t at) {
   const HloInstruction &base = inside.instructions[at];
   auto gather = gathers.find(at);
-  const bool isGather = gather != gathers.end();
-  if (isControlled[at] || (!isGather && !isRepeatable(module, base)))
+  const bool isAsynchronous = gather != gathers.end();
+  if (isControlled[at] || (!isAsynchronous && !isRepeatable(module, base)))
     return;
   Candidate candidate;
   candidate.value.base = at;
-  candidate.value.done = isGather ? gather->second : kNone;
+  candidate.value.done = isAsynchronous ? gather->second : kNone;
+  candidate.value.isGather = isAsynchronous || base.is("all-gather");
   const auto index = static_cast<int32_t>(candidates.size());
   // The first leaf of a start is what it reads.
   SmallVector<StorageIndex, 4> storages;
-  for (int64_t leaf = isGather ? 1 : 0; leaf < graph.numLeaves(at); ++leaf)
+  for (int64_t leaf = isAsynchronous ? 1 : 0; leaf < graph.numLeaves(at); ++leaf)
     storages.push_back(graph.storageAt(at, leaf));
   for (StorageIndex storage : storages) {
     const bool isOwn = all_of(writersOf[storage], [&](NodeId writer) {
@@ -200,7 +201,7 @@ void ValueFinder::addCandidate(int32_t at) {
   for (StorageIndex storage : storages)
     ofStorage[storage] = index;
   result.valueOf[at] = index;
-  if (isGather)
+  if (isAsynchronous)
     result.valueOf[candidate.value.done] = index;
   candidates.push_back(std::move(candidate));
 }

@@ -19,10 +19,11 @@
 
 namespace commsched::hlo {
 
-/// A value that is made again: by a kernel, or by an all-gather and its done.
+/// A value that is made again: by a kernel or by an all-gather, which may have a done.
 struct RepeatedValue {
   /// The instruction that makes it, and the done of a start or kNone.
   int32_t base = 0, done = kNone;
+  bool isGather = false;
   /// The node in front of which it is made again.
   NodeId at = kNone;
   Bytes bytes = 0;
@@ -48,7 +49,7 @@ struct RepeatedValues {
 
 /// Finds them. A value is made again at most once, in front of the reader behind the widest gap between two readers.
 /// `problem` has the nodes of `graph`, which is computation `computation` of the module. Only kernels without side
-/// effects that compute the same from the same operands are made again, and asynchronous all-gathers.
+/// effects that compute the same from the same operands are made again, and all-gathers.
 /// O(N log N) for N instructions and operands.
 RepeatedValues findRepeatedValues(const HloModule &module, int32_t computation, const HloGraph &graph,
                                   const Problem &problem);

@@ -12,6 +12,7 @@
 
 #include "CommSched/Frontends/Hlo/Schedule/HloRewriter.h"
 #include "CommSched/Support/Arithmetic.h"
+#include "Hlo/Write/CloneInstructions.h"
 #include "Hlo/Write/RewriteCollectives.h"
 #include "HloMemoryPlan.h"
 #include "HloTemporaries.h"
@@ -190,8 +191,17 @@ static Expected<RewrittenModule> rewritePlanned(const HloModule &module, const C
 Expected<RewrittenModule> commsched::hlo::rewriteWithClones(const HloModule &module, const CostModel &model,
                                                             const HloOptions &options, const RewriteOptions &rewrite,
                                                             const HloResult &plain) {
+  if (!options.keepReason.empty())
+    return createStringError(options.keepReason);
+  for (const HloInstruction &instruction : module.entryComputation().instructions)
+    if (instruction.isAnnotated)
+      return createStringError("'" + instruction.name + "' is in a scheduling group of the user");
   int32_t count = 0;
-  std::string splitBytes = splitCollectives(module, rewrite.buckets, rewrite.asynchronous, count);
+  std::string apartBytes = splitCollectives(module, rewrite.buckets, rewrite.asynchronous, count);
+  Expected<HloModule> apart = readModule(apartBytes);
+  if (!apart)
+    return apart.takeError();
+  std::string splitBytes = withoutBarriers(*apart, apart->entry);
   Expected<HloModule> split = readModule(splitBytes);
   if (!split)
     return split.takeError();
