@@ -256,7 +256,7 @@ class HloClonesOfXla : public testing::TestWithParam<const char *> {};
 TEST_P(HloClonesOfXla, ComputeTheSame) {
   const std::string bytes = readInput(GetParam());
   HloModule given = cantFail(readModule(bytes));
-  TransformOptions options = cantFail(parseTransformOptions(R"({"buckets": false})"));
+  TransformOptions options = cantFail(parseTransformOptions(R"({"buckets": false, "effort": 10000})"));
   EXPECT_EQ(transformModule(bytes, options).report.get("made_again"), nullptr);
   int found = 0;
   for (int64_t ppm : {-100'000, -200'000, -300'000}) {

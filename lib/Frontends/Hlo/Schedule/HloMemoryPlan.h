@@ -28,8 +28,8 @@ struct PlannedModule {
 };
 
 /// Finds the values of the entry that have to be made again so that its peak is within `limit` bytes, at the least
-/// time; nothing if an order alone is. Its collectives stay as they are, and its callees too. None if no plan was found. Fails, in one line, if the
-/// module is not understood. As long as planMemory() with effort 0.
+/// time; nothing if an order alone is. Its collectives stay as they are, and its callees too. None if no plan was
+/// found. Fails, in one line, if the module is not understood. As long as planMemory() with effort 0.
 llvm::Expected<std::optional<PlannedModule>> planEntry(const HloModule &module, const CostModel &model, Bytes limit);
 
 } // namespace commsched::hlo

@@ -61,8 +61,9 @@ static bool isDeterministic(const HloInstruction &instruction) {
 }
 
 bool commsched::hlo::isRepeatable(const HloModule &module, const HloInstruction &instruction) {
-  if (!(isDeterministic(instruction) || instruction.is("all-gather")) || instruction.isAnnotated || !instruction.aliases.empty() ||
-      !instruction.controlPredecessors.empty() || instruction.is("parameter") || instruction.is("constant"))
+  if (!(isDeterministic(instruction) || instruction.is("all-gather")) || instruction.isAnnotated ||
+      !instruction.aliases.empty() || !instruction.controlPredecessors.empty() || instruction.is("parameter") ||
+      instruction.is("constant"))
     return false;
   SmallVector<int32_t, 4> bodies(instruction.called.begin(), instruction.called.end());
   while (!bodies.empty())

@@ -55,8 +55,8 @@ struct OrderedInstruction {
 std::string cloneInstructions(const HloModule &module, const CloneEdit &edit, llvm::ArrayRef<OrderedInstruction> order);
 
 /// The module without the optimization barriers of a computation that pass tuples put together there on to readers of
-/// their elements, as jax.checkpoint writes them. A barrier keeps XLA's passes from merging what is computed twice; after
-/// the last of these passes, all it does is to keep what it names alive until its place in the order. O(size).
+/// their elements, as jax.checkpoint writes them. A barrier keeps XLA's passes from merging what is computed twice;
+/// after the last of these passes, all it does is to keep what it names alive until its place in the order. O(size).
 std::string withoutBarriers(const HloModule &module, int32_t computation);
 
 /// The id that the first clone in a computation gets; the others count on from it.
