@@ -110,7 +110,14 @@ private:
     if (Operation *view = splitsArenas ? findPlannedView(value) : nullptr)
       return accesses[id].push_back({placeOf(view), write});
     for (StorageId storageId : storage.of(value))
-      accesses[id].push_back({placeOf(storageId), write});
+      addClass(id, storageId, write);
+  }
+
+  /// An access to what may be other storage is an access to that, too.
+  void addClass(NodeId id, StorageId storageId, bool write) {
+    accesses[id].push_back({placeOf(storageId), write});
+    for (StorageId other : storage.classes()[storageId].mayBe)
+      accesses[id].push_back({placeOf(other), write});
   }
 
   void visit(NodeId id, Operation *op) {
@@ -149,7 +156,7 @@ private:
     bool writes = isFirst && (!start || !start.getCollectiveDests().empty());
     ArrayRef<StorageId> written = storage.writtenBy(future);
     for (StorageId inFlight : storage.of(future))
-      accesses[id].push_back({placeOf(inFlight), writes && llvm::is_contained(written, inFlight)});
+      addClass(id, inFlight, writes && llvm::is_contained(written, inFlight));
     if (splitsArenas)
       splitAccesses(id, wait, writes);
     for (Value buffer : wait.getInflight())
@@ -182,8 +189,11 @@ private:
     for (Value operand : op->getOperands()) {
       if (Operation *view = splitsArenas ? findPlannedView(operand) : nullptr)
         reached.push_back(placeOf(view));
-      for (StorageId storageId : storage.of(operand))
+      for (StorageId storageId : storage.of(operand)) {
         reached.push_back(placeOf(storageId));
+        for (StorageId other : storage.classes()[storageId].mayBe)
+          reached.push_back(placeOf(other));
+      }
     }
   }
 

@@ -14,6 +14,7 @@
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "RegionAliases.h"
+#include "StorageOrigins.h"
 #include "StorageSources.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -28,7 +29,9 @@ using namespace commsched::detail;
 // StorageMap
 //===-----------------------------------------------------------------------------------------===//
 
-StorageMap::StorageMap(Block &block) {
+StorageMap::StorageMap(Block &block) : block(&block) {
+  StorageOrigins passed;
+  origins = &passed;
   slices.reserve(2 * block.getOperations().size());
   findPlaces(block);
   for (BlockArgument argument : block.getArguments())
@@ -43,6 +46,7 @@ StorageMap::StorageMap(Block &block) {
   if (loadsAddresses)
     for (StorageId id : kept)
       storage[id].unknownOrigin = true;
+  origins = nullptr;
 }
 
 ArrayRef<StorageId> StorageMap::of(Value value) const {
@@ -186,6 +190,48 @@ void StorageMap::addArgument(BlockArgument argument) {
   if (!storage[id].donated)
     numArgumentBytes = std::min(numArgumentBytes, INT64_MAX - bytes) + bytes;
   refer(argument, id);
+  if (StorageOrigins::isPassed(argument))
+    addOrigins(id, argument);
+}
+
+static void sortUnique(SmallVectorImpl<StorageId> &ids) {
+  llvm::sort(ids);
+  ids.erase(llvm::unique(ids), ids.end());
+}
+
+/// Returns true if the block, or an operation in it, defines a value.
+bool StorageMap::isInside(Value value) const {
+  Block *home = value.getParentBlock();
+  return home == block || (home->getParentOp() && block->findAncestorOpInBlock(*home->getParentOp()));
+}
+
+/// Finds what a value that comes into the block may be. What the block made in an earlier run is told apart from what
+/// it makes now.
+void StorageMap::addOrigins(StorageId id, Value passed) {
+  llvm::SmallVector<StorageId, 4> ids;
+  for (Value origin : origins->find(passed)) {
+    if (isInside(origin)) {
+      auto [known, isNew] = earlier.try_emplace(origin, -1);
+      if (isNew)
+        known->second = allocate(nullptr, 0, /*nested=*/false);
+      ids.push_back(known->second);
+      continue;
+    }
+    addCaptured(origin);
+    llvm::append_range(ids, of(origin));
+  }
+  sortUnique(ids);
+  llvm::erase(ids, id);
+  storage[id].mayBe.assign(ids.begin(), ids.end());
+}
+
+/// The classes, and those that they may be.
+llvm::SmallVector<StorageId, 4> StorageMap::withOrigins(ArrayRef<StorageId> ids) const {
+  llvm::SmallVector<StorageId, 4> all(ids);
+  for (StorageId id : ids)
+    llvm::append_range(all, storage[id].mayBe);
+  sortUnique(all);
+  return all;
 }
 
 /// A memref from an operation that does not allocate it.
@@ -247,6 +293,8 @@ void StorageMap::addCaptured(Value value) {
     StorageId id = allocate(nullptr, 0, /*nested=*/false);
     storage[id].unknownOrigin = holdsMemrefs(views.back()) && !isPrivateAllocation(views.back());
     refer(views.back(), id);
+    if (StorageOrigins::isPassed(views.back()) && !isInside(views.back()))
+      addOrigins(id, views.back());
   }
   llvm::SmallVector<StorageId, 4> ids(of(views.back()));
   for (Value source : sources.values) {
@@ -364,32 +412,56 @@ void StorageMap::visitResult(OpResult result, bool nested) {
     return;
   }
   llvm::SmallVector<StorageId, 4> ids = unionOf(sources.values);
-  dropInner(ids, nested);
+  llvm::SmallVector<StorageId, 4> passed = dropInner(ids, nested);
   if (isa<FutureType>(result.getType())) {
     llvm::SmallVector<StorageId, 4> completed;
     for (Value source : sources.values)
       llvm::append_range(completed, writtenBy(source));
     const size_t numCompleted = completed.size();
-    dropInner(completed, nested);
+    llvm::SmallVector<StorageId, 4> completedThere = dropInner(completed, nested);
+    const bool allocatesInside = completed.size() < numCompleted;
+    llvm::append_range(completed, completedThere);
+    llvm::append_range(ids, passed);
+    sortUnique(ids);
     // What the regions allocate is one storage outside of them, for all waits for the future.
-    if (completed.size() < numCompleted) {
+    if (allocatesInside) {
       ids.push_back(allocate(op, bytesOfFuture(result, std::nullopt), nested));
       completed.push_back(ids.back());
     }
     written[result] = addSlice(completed);
     return refer(result, ids);
   }
-  if (sources.unknown || (isMemref && ids.empty() && op->getNumRegions() > 0))
+  if (StorageOrigins::isPassed(result)) {
+    llvm::SmallVector<Value, 4> given = origins->stepBack(result);
+    passed = withOrigins(unionOf(given));
+    dropInner(passed, nested);
+  }
+  if (sources.unknown || (isMemref && ids.empty() && op->getNumRegions() > 0)) {
     ids.push_back(unknownStorage());
-  else if (sources.fresh || ids.empty())
+  } else if (sources.fresh || ids.empty()) {
     ids.push_back(allocate(op, result, bytesOf(result, getKnownBytes(result)), nested));
+    llvm::erase(passed, ids.back());
+    if (!passed.empty())
+      storage[ids.back()].mayBe.assign(passed.begin(), passed.end());
+  } else {
+    llvm::append_range(ids, passed);
+    sortUnique(ids);
+  }
   refer(result, ids);
 }
 
-/// Storage that was allocated in a region is not known outside of its operation.
-void StorageMap::dropInner(llvm::SmallVectorImpl<StorageId> &ids, bool nested) const {
-  if (!nested)
-    llvm::erase_if(ids, [&](StorageId id) { return storage[id].inner; });
+/// Storage that was allocated in a region is not known outside of its operation. Returns what it may be there.
+llvm::SmallVector<StorageId, 4> StorageMap::dropInner(llvm::SmallVectorImpl<StorageId> &ids, bool nested) const {
+  llvm::SmallVector<StorageId, 4> passed;
+  if (nested)
+    return passed;
+  auto isInner = [&](StorageId id) { return storage[id].inner; };
+  for (StorageId id : ids)
+    if (isInner(id))
+      llvm::copy_if(storage[id].mayBe, std::back_inserter(passed), std::not_fn(isInner));
+  llvm::erase_if(ids, isInner);
+  sortUnique(passed);
+  return passed;
 }
 
 ArrayRef<StorageId> StorageMap::writtenBy(Value future) const {

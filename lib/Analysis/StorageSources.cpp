@@ -8,7 +8,7 @@
 //
 // A view shares its source, and a result may take over a destination. A select, a branch or a call passes on what it is
 // given. A loop does not: bufferization treats the tensors that a loop carries as destinations, and copies those whose
-// contents are needed later.
+// contents are needed later. That its result may be what it is given all the same, StorageOrigins.h says.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -20,6 +20,7 @@
 #include "RuntimeCalls.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -209,6 +210,26 @@ static void replaceHandleTypes(ModuleOp module) {
   replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false, /*replaceTypes=*/true);
 }
 
+/// Splits a view that drops dimensions and has steps other than 1 into a view with the steps and one that drops.
+/// Upstream finds the dropped dimensions by the strides of the source and ignores steps: it takes the wrong ones if
+/// several dimensions have size 1, or dereferences what it has not found.
+static void splitReducingViews(ModuleOp module) {
+  module.walk([](memref::SubViewOp view) {
+    auto isOne = [](OpFoldResult step) { return isConstantIntValue(step, 1); };
+    if (view.getSourceType().getRank() == view.getType().getRank() || llvm::all_of(view.getMixedStrides(), isOne))
+      return;
+    OpBuilder builder(view);
+    auto whole = memref::SubViewOp::create(builder, view.getLoc(), view.getSource(), view.getMixedOffsets(),
+                                           view.getMixedSizes(), view.getMixedStrides());
+    SmallVector<OpFoldResult> zeros(whole.getType().getRank(), builder.getIndexAttr(0));
+    SmallVector<OpFoldResult> ones(whole.getType().getRank(), builder.getIndexAttr(1));
+    auto reduced =
+        memref::SubViewOp::create(builder, view.getLoc(), view.getType(), whole, zeros, view.getMixedSizes(), ones);
+    view.replaceAllUsesWith(reduced.getResult());
+    view.erase();
+  });
+}
+
 namespace {
 struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
   using CommToLLVMBase::CommToLLVMBase;
@@ -217,6 +238,7 @@ struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
     ModuleOp module = getOperation();
     if (failed(checkIsOnBuffers(module)) || failed(checkSizes(module)))
       return signalPassFailure();
+    splitReducingViews(module);
     RuntimeCalls calls(module);
     SmallVector<Site> sites;
     if (device)

@@ -23,6 +23,10 @@
 
 namespace commsched {
 
+namespace detail {
+class StorageOrigins;
+} // namespace detail
+
 /// Index of a storage class within a StorageMap.
 using StorageId = int32_t;
 
@@ -45,6 +49,9 @@ struct StorageClass {
   bool inner = false;
   /// Memrefs of unknown origin may have this storage. All such classes may be the same memory.
   bool unknownOrigin = false;
+  /// The other classes that may be the same memory, ascending: a loop, or a branch to another basic block, passes on a
+  /// tensor or a copy of it. They imply order alone. Bytes count as if each were a copy.
+  llvm::SmallVector<StorageId, 0> mayBe;
 
   /// Live throughout the block, whatever the order: an argument that is not donated, or a captured value.
   bool liveThroughout() const { return !def && !donated && !inner; }
@@ -53,7 +60,8 @@ struct StorageClass {
 /// The storage classes of one block and the values that refer to them.
 class StorageMap {
 public:
-  /// Analyses `block` and all nested operations. O(operations + operands), times the depth of regions with arguments.
+  /// Analyses `block` and all nested operations. O(operations + operands), times the depth of regions with arguments,
+  /// and for each value that loops and branches pass on O(values on the ways to its origins).
   explicit StorageMap(mlir::Block &block);
 
   llvm::ArrayRef<StorageClass> classes() const { return storage; }
@@ -91,12 +99,15 @@ private:
   void addRegionValues(mlir::Operation *op);
   void addArgument(mlir::BlockArgument argument);
   void addCaptured(mlir::Value value);
+  void addOrigins(StorageId id, mlir::Value passed);
+  bool isInside(mlir::Value value) const;
+  llvm::SmallVector<StorageId, 4> withOrigins(llvm::ArrayRef<StorageId> ids) const;
   void visit(mlir::Operation *op, bool nested);
   void visitStart(comm::CollectiveOpInterface start, bool nested);
   void visitWait(comm::WaitOp wait, bool nested);
   void visitCopyIn(comm::FsdpAllGatherCopyInOp copyIn, bool nested);
   void visitResult(mlir::OpResult result, bool nested);
-  void dropInner(llvm::SmallVectorImpl<StorageId> &ids, bool nested) const;
+  llvm::SmallVector<StorageId, 4> dropInner(llvm::SmallVectorImpl<StorageId> &ids, bool nested) const;
   void visitTerminator(mlir::Operation *terminator);
 
   StorageId unknownStorage();
@@ -114,6 +125,11 @@ private:
   std::vector<StorageClass> storage;
   std::vector<StorageId> pool;
   llvm::DenseMap<mlir::Value, Slice> slices;
+  /// Used during construction only.
+  mlir::Block *block;
+  detail::StorageOrigins *origins = nullptr;
+  /// Indexed by value that is defined in the block: its storage in an earlier run of the block.
+  llvm::DenseMap<mlir::Value, StorageId> earlier;
   /// Indexed by future with a known start: the start, and the classes of each value.
   llvm::DenseMap<mlir::Value, mlir::Operation *> starts;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Slice, 1>> futureValues;
