@@ -19,6 +19,7 @@
 #include "PlaceCheck.h"
 #include "StreamCheck.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
@@ -191,6 +192,12 @@ bool areApart(Value a, Value b) {
         return true;
   if (!isa<MemRefType>(a.getType()) || !isa<MemRefType>(b.getType()))
     return false;
+  Value rootOfA = findRoot(a), rootOfB = findRoot(b);
+  auto isAllocation = [](Value root) {
+    return isa_and_present<memref::AllocOp, memref::AllocaOp>(root.getDefiningOp());
+  };
+  if (rootOfA != rootOfB && isAllocation(rootOfA) && isAllocation(rootOfB))
+    return true;
   std::optional<ByteRange> left = findRange(a), right = findRange(b);
   return left && right && left->base == right->base && (left->end <= right->begin || right->end <= left->begin);
 }
@@ -355,8 +362,9 @@ private:
     auto mayOverlap = [&](Value choice) {
       if (areApart(entry.value, choice))
         return false;
-      return used.empty() || choices.isChosen(choice) ||
-             llvm::any_of(used, [&](Value part) { return haveCommonClass(part, choice) && !areApart(part, choice); });
+      return used.empty() || choices.isChosen(choice) || llvm::any_of(used, [&](Value part) {
+               return (storage.of(part).empty() || haveCommonClass(part, choice)) && !areApart(part, choice);
+             });
     };
     auto start = cast<CollectiveOpInterface>(entry.start);
     return choices.mayBeInUse(value, mayOverlap, [&](Operation *op) { return isCompleteBefore(op, start); });
@@ -403,6 +411,10 @@ private:
                                         << ", which is in flight";
         diagnostic.attachNote(entry.start->getLoc())
             << "the collective is started here and has no certain wait in between";
+        for (Value value : {operand.get(), entry.value})
+          if (auto call = findRoot(value).getDefiningOp<CallOpInterface>())
+            diagnostic.attachNote(call->getLoc()) << "what this call returns may be whatever it is given; wait before "
+                                                     "the access, or inline the call";
         return diagnostic;
       }
     }

@@ -13,18 +13,21 @@
 
 #include "MemoryChoices.h"
 #include "CommSched/Analysis/Storage.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-MemoryChoices::MemoryChoices(Block &block) {
+MemoryChoices::MemoryChoices(Block &block) : block(block) {
   for (Operation &op : block)
-    op.walk([&](RegionBranchOpInterface branch) {
-      RegionBranchInverseSuccessorMapping found;
-      branch.getSuccessorInputOperandMapping(found);
-      operands.insert(found.begin(), found.end());
-    });
+    op.walk([&](RegionBranchOpInterface branch) { addOperands(branch); });
+}
+
+void MemoryChoices::addOperands(RegionBranchOpInterface branch) {
+  RegionBranchInverseSuccessorMapping found;
+  branch.getSuccessorInputOperandMapping(found);
+  operands.insert(found.begin(), found.end());
 }
 
 /// The value of which a memref is a view; null for other values.
@@ -34,7 +37,7 @@ static Value getViewed(Value value) {
 }
 
 bool MemoryChoices::mayBeInUse(Value value, llvm::function_ref<bool(Value)> mayOverlap,
-                               llvm::function_ref<bool(Operation *)> isComplete) const {
+                               llvm::function_ref<bool(Operation *)> isComplete) {
   SmallVector<Value> worklist = {value};
   llvm::SmallPtrSet<Value, 8> visited;
   while (!worklist.empty()) {
@@ -55,14 +58,19 @@ bool MemoryChoices::mayBeInUse(Value value, llvm::function_ref<bool(Value)> mayO
   return false;
 }
 
-SmallVector<OpOperand *> MemoryChoices::getPassed(Value value) const {
+SmallVector<OpOperand *> MemoryChoices::getPassed(Value value) {
   while (Value source = getViewed(value))
     value = source;
   if (!isa<BaseMemRefType>(value.getType()))
     return {};
   auto select = value.getDefiningOp<SelectLikeOpInterface>();
-  if (!select)
+  if (!select) {
+    auto branch = value.getDefiningOp<RegionBranchOpInterface>();
+    if (branch && !operands.contains(value) && !isa<LoopLikeOpInterface>(*branch) && !branch.hasLoop() &&
+        !block.findAncestorOpInBlock(*branch))
+      addOperands(branch);
     return operands.lookup(value);
+  }
   SmallVector<OpOperand *> passed;
   for (OpOperand &operand : select->getOpOperands())
     if (operand.get() == select.getTrueValue() || operand.get() == select.getFalseValue())
@@ -70,9 +78,9 @@ SmallVector<OpOperand *> MemoryChoices::getPassed(Value value) const {
   return passed;
 }
 
-bool MemoryChoices::isChosen(Value value) const { return !getPassed(value).empty(); }
+bool MemoryChoices::isChosen(Value value) { return !getPassed(value).empty(); }
 
-SmallVector<Value> MemoryChoices::findChoices(Value value) const {
+SmallVector<Value> MemoryChoices::findChoices(Value value) {
   constexpr size_t kMostChoices = 64;
   SmallVector<Value> choices, worklist = {value};
   llvm::SmallPtrSet<Value, 8> visited;

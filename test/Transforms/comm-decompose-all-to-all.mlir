@@ -60,3 +60,16 @@ func.func @refused(%x: tensor<8x4xf32>, %y: tensor<?x4xf32>, %m: memref<8x4xf32>
   %f5 = comm.all_to_all %x on @ep split 1 : (tensor<8x4xf32>) -> !comm.future<tensor<32x1xf32>>
   return %f5 : !comm.future<tensor<32x1xf32>>
 }
+
+// -----
+
+// Tests that an exchange keeps its form behind comm-multi-stream: the transpositions would need streams and events, too.
+comm.group @ep #comm.iota<[1, 4]>
+// CHECK-LABEL: func @streamed
+// CHECK: comm.all_to_all {{.*}} split 1 {{.*}}comm.stream = 1
+func.func @streamed(%x: tensor<8x4xf32>) -> tensor<32x1xf32> {
+  // expected-remark @+1 {{LimitingFactor="operations of the block are on several streams; choose streams last"}}
+  %f = comm.all_to_all %x on @ep split 1 {comm.stream = 1 : i64} : (tensor<8x4xf32>) -> !comm.future<tensor<32x1xf32>>
+  %w = comm.wait %f : !comm.future<tensor<32x1xf32>>
+  return %w : tensor<32x1xf32>
+}

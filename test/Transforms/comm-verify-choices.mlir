@@ -228,3 +228,72 @@ func.func @chosen_outside(%x: memref<4xf32>, %other: memref<16xf32>, %c: i1, %v:
   }
   return
 }
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that what a branch in front of the block returns is one of its choices, and nothing beside them.
+func.func @branch_outside(%x: memref<4xf32>, %c: i1, %v: f32, %i: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %arena = memref.alloc() : memref<128xi8>
+  %first = memref.view %arena[%c0][] : memref<128xi8> to memref<16xf32>
+  %behind = memref.view %arena[%c64][] : memref<128xi8> to memref<16xf32>
+  %dest = scf.if %c -> (memref<16xf32>) {
+    scf.yield %first : memref<16xf32>
+  } else {
+    scf.yield %first : memref<16xf32>
+  }
+  scf.if %c {
+    // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+    %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+    memref.store %v, %behind[%i] : memref<16xf32>
+    // expected-error @+1 {{writes operand #1, which is in flight}}
+    memref.store %v, %first[%i] : memref<16xf32>
+    %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  }
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that two allocations are apart, although one future from outside carries both.
+func.func @two_allocations(%x: memref<4xf32>, %c: i1, %i: index) {
+  %first = memref.alloc() : memref<16xf32>
+  %second = memref.alloc() : memref<16xf32>
+  %f = comm.all_gather %x, %x into %first, %second on @dp : (memref<4xf32>, memref<4xf32>) -> !comm.future<memref<16xf32>, memref<16xf32>>
+  scf.if %c {
+    %w:2 = comm.wait %f keeping (%x, %first, %second : memref<4xf32>, memref<16xf32>, memref<16xf32>) : !comm.future<memref<16xf32>, memref<16xf32>>
+    // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+    %g = comm.all_gather %x into %first on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+    %a = memref.load %w#1[%i] : memref<16xf32>
+    // expected-error @+1 {{reads operand #0, which is in flight}}
+    %b = memref.load %w#0[%i] : memref<16xf32>
+    %u = comm.wait %g keeping (%x, %first : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  }
+  %v:2 = comm.wait %f keeping (%x, %first, %second : memref<4xf32>, memref<16xf32>, memref<16xf32>) : !comm.future<memref<16xf32>, memref<16xf32>>
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func private @passes(%x: memref<4xf32>, %y: memref<4xf32>) -> memref<4xf32>
+
+// Tests that the message names the call whose result may be what is in flight.
+func.func @returned(%x: memref<4xf32>, %y: memref<4xf32>, %v: f32, %i: index) {
+  %copy = memref.alloc() : memref<4xf32>
+  %dest = memref.alloc() : memref<16xf32>
+  // expected-note @+1 {{what this call returns may be whatever it is given; wait before the access, or inline the call}}
+  %r = func.call @passes(%copy, %y) : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %copy into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  // expected-error @+1 {{writes operand #1, which is in flight}}
+  memref.store %v, %r[%i] : memref<4xf32>
+  %w = comm.wait %f keeping (%copy, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  return
+}

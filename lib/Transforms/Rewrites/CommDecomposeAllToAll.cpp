@@ -12,6 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Streams.h"
 #include "CommSched/Analysis/TensorPlaces.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
@@ -104,9 +105,16 @@ struct CommDecomposeAllToAllPass : public commsched::impl::CommDecomposeAllToAll
     TrafficCheck before(getOperation());
     TensorPlaces places(getOperation());
     SymbolTableCollection symbols;
+    // Indexed by block of an exchange: whether streams have been chosen for it.
+    llvm::DenseMap<Block *, bool> hasStreams;
     for (AllToAllOp op : exchanges) {
+      auto [known, isNew] = hasStreams.try_emplace(op->getBlock(), false);
+      if (isNew)
+        known->second = usesStreams(*op->getBlock());
       GroupOp group = lookupGroup(cast<CollectiveOpInterface>(*op), symbols);
-      if (StringRef obstacle = findObstacle(op, places); !obstacle.empty())
+      if (known->second)
+        remarkMissed(op, getArgument(), "operations of the block are on several streams; choose streams last");
+      else if (StringRef obstacle = findObstacle(op, places); !obstacle.empty())
         remarkMissed(op, getArgument(), obstacle.str());
       else
         decompose(op, group.getGroupSize());

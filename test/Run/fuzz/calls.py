@@ -8,7 +8,8 @@
 
 from .scope import Scope, Value
 from .shapes import types_text
-from .tree import Function, Region, Step, prelude
+from .tree import Function, Region, Step, each, prelude
+from .values import offsets, ones, sizes
 
 DEPTH = 2  # of recursions
 
@@ -16,8 +17,8 @@ DEPTH = 2  # of recursions
 class Callee:
     """A function and what a call of it does: which results may be which arguments."""
 
-    def __init__(self, function, parameters, result, touches_globals, is_recursive):
-        self.function, self.parameters, self.result = function, parameters, result
+    def __init__(self, function, parameters, results, touches_globals, is_recursive):
+        self.function, self.parameters, self.results = function, parameters, results
         self.touches_globals, self.is_recursive = touches_globals, is_recursive
 
 
@@ -58,15 +59,30 @@ class Calls:
             self.wait_all(block, 0)
             fits = [v for v in self.scope.values if self.scope.may_read(v)]
             result = rng.choice(fits) if fits and rng.random() < 0.7 else None
+        results = [result] if result else []
+        if result and self.joins and rng.random() < 0.7:
+            results.append(self.once_more(block, result))
         function = Function(name, [(p.name, getattr(p, "type", "index")) for p in parameters], block,
-                            [(result.name, result.type)] if result else [])
+                            [(r.name, r.type) for r in results])
         touches = self.touches_globals
         bases = self.scope.bases
         (self.scope, self.scalars, self.controls, self.rank_name, self.in_function, self.touches_globals, self.kept_bases,
          self.has_escape, self.may_escape) = saved
         self.scope.bases = bases
         self.functions.append(function)
-        self.callees.append(Callee(function, parameters, result, touches, is_recursive))
+        self.callees.append(Callee(function, parameters, results, touches, is_recursive))
+
+    def once_more(self, block, result):
+        """The same tensor or buffer, or a part of a tensor that is a value."""
+        type_ = result.type
+        if type_.memory or result.written or type_.dynamic or type_.shape[0] < 2 or self.rng.random() < 0.4:
+            return result
+        part, x, rank = Value(self.name("v"), type_.with_shape((type_.shape[0] - 1, *type_.shape[1:])), [], 0), result.name, len(
+            type_.shape)
+        block.append(Step(f"{part.name} = tensor.extract_slice {x}{offsets(0, rank)} {sizes(part.type.shape)} {ones(rank)} : "
+                          f"{type_} to {part.type}", lambda state, env, active: env.__setitem__(part.name, each(
+                              state, active, lambda rank: env[x][rank][:-1].copy())), [part.name], [x]))
+        return part
 
     def recursion(self, name, parameters):
         """A function that calls itself while a number is above 0, directly or by a pointer."""
@@ -118,24 +134,26 @@ class Calls:
             self.touches_globals = True
             if any(bases & (flight.reads | flight.writes) for flight in self.scope.flights) or used & bases:
                 return
-        function, result = callee.function, callee.result
+        function, results = callee.function, callee.results
         names = [v.name for v in arguments]
         given = [*names, *([f"%c{DEPTH}"] if callee.is_recursive else [])]
         types = types_text([*(v.type for v in arguments), *(["index"] if callee.is_recursive else [])])
-        n = self.name("r") if result else None
-        returned = str(result.type) if result else "()"
-        text = f"{f'{n} = ' if n else ''}func.call {function.name}({', '.join(given)}) : ({types}) -> {returned}"
+        n = self.name("r") if results else None
+        made = [n] if len(results) == 1 else [f"{n}#{i}" for i in range(len(results))]
+        left = "" if not results else f"{n} = " if len(results) == 1 else f"{n}:{len(results)} = "
+        returned = str(results[0].type) if len(results) == 1 else f"({types_text(r.type for r in results)})"
+        text = f"{left}func.call {function.name}({', '.join(given)}) : ({types}) -> {returned}"
         parameters = [p.name for p in callee.parameters]
 
         def action(state, env, active):
             inside = dict(zip(parameters, [env[name] for name in names] + [[DEPTH] * state.ranks]))
             called = state.functions[function.name]
             state.run(called.block, inside, active)
-            if n:
-                env[n] = list(inside[called.results[0][0]])
-        out.append(Step(text, action, [n] if n else [], names))
-        if n:
-            own = {self.scope.base()}
-            may_be = own | used | (bases if callee.touches_globals else set())
-            self.scope.add(Value(n, result.type, may_be if result.type.memory or result.written else own, self.scope.level,
+            for name, (inner, _) in zip(made, called.results):
+                env[name] = list(inside[inner])
+        out.append(Step(text, action, made, names))
+        own = {self.scope.base()} if results else set()
+        may_be = own | used | (bases if callee.touches_globals else set())
+        for name, result in zip(made, results):
+            self.scope.add(Value(name, result.type, may_be if result.type.memory or result.written else own, self.scope.level,
                                  result.written, result.is_writable and all(v.is_writable for v in arguments)))

@@ -17,6 +17,7 @@ import numpy as np
 from .buffers import Buffers
 from .calls import Calls
 from .collectives import Collectives
+from .joins import JOINS_SHARE, Joins
 from .messages import Messages
 from .regions import Regions
 from .scope import Scope, Value
@@ -77,7 +78,7 @@ def some_type(rng, ranks, memory=False):
     return Type((rng.randint(1, 3), ranks, rng.randint(1, 2)), element, memory)
 
 
-class Generator(Collectives, Values, Buffers, Regions, Calls, Messages):
+class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins):
     """Makes one program. The mixins have the statements."""
 
     def __init__(self, signature, seed, style=None):
@@ -93,6 +94,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages):
         self.may_escape, self.has_escape = rng.random() < 0.3, False
         self.is_illegal, self.breaks_rules = rng.random() < ILLEGAL_SHARE, False
         self.has_globals = rng.random() < 0.3
+        self.joins = random.Random(f"joins {seed}").random() < JOINS_SHARE
         self.kept_bases = frozenset()
         for name, type_, written in signature.arguments[2:]:
             if not type_.memory or self.memory_share:
@@ -160,6 +162,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages):
                                                                                         self.slice, self.cast, self.view,
                                                                                         self.to_value]
             kinds += [self.exchange, self.uneven] if not self.in_function else []
+            kinds += [self.whole_insert] * 2 + [self.crossed] * 5 if self.joins else []
         if self.memory_share:
             kinds += [self.alloc] * 2 + [self.arithmetic] * 4 + [self.buffer_view] * 3 + [self.scalar] * 3 + [
                 self.store] * 2 + [self.copy, self.copy, self.fill, self.free, self.select, self.select, self.box,

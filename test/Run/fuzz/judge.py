@@ -86,7 +86,7 @@ class Judge:
         if not made:
             return
         self.counts["programs"] += len(made)
-        chosen = pipelines(random.Random(f"passes {number}"), count, "nccl" in self.backends)
+        chosen = pipelines(number, count, "nccl" in self.backends)
         options = write_inputs(made[0].program, self.folder)
         given = self.write("given.mlir", [c.text for c in made])
         expected = self.write("expected.mlir", [c.oracle for c in made])

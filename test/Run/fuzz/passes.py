@@ -10,6 +10,8 @@
 #
 #===---------------------------------------------------------------------------------------------------------------===#
 
+import random
+
 UPSTREAM = ["--canonicalize", "--cse", "--inline", "--loop-invariant-code-motion", "--control-flow-sink", "--sccp",
             "--symbol-dce"]
 STREAMS = "--comm-multi-stream=compute-streams=0,2 comm-streams=1 shared-resources=false sync-overhead-ns=0 gate=false"
@@ -37,6 +39,14 @@ WHOLE = [[STREAMS, *PLAN], PLAN, ["--comm-realize-buffers", *PLAN], ["--comm-buf
 STREAMED = [[STREAMS, *PLAN], ["--comm-schedule=effort=1000", STREAMS, *PLAN], [STREAMS, "--comm-bufferize"], [STREAMS]]
 
 
+# Loops and branches become basic blocks.
+BLOCKS = [["--convert-scf-to-cf"], ["--convert-scf-to-cf", "--comm-schedule=effort=1000"],
+          ["--convert-scf-to-cf", "--canonicalize", "--comm-raise", "--comm-sink-waits"],
+          ["--reorder-comm-overlap=effort=1000", "--convert-scf-to-cf"], ["--convert-scf-to-cf", *PLAN],
+          ["--comm-bufferize", "--convert-scf-to-cf", "--comm-schedule=effort=1000"]]
+BLOCKS_SHARE = 0.4  # of batches
+
+
 def has_streams(passes):
     return STREAMS in passes
 
@@ -59,11 +69,15 @@ def pipeline(rng):
     return chosen + (PLAN if rng.random() < 0.25 else [])
 
 
-def pipelines(rng, count, on_device=False):
+def pipelines(seed, count, on_device=False):
     """Different ones. With a device, one of them uses its streams in two batches of three."""
+    rng = random.Random(f"passes {seed}")
     found = [rng.choice(STREAMED)] if on_device and rng.random() < 0.67 else []
     while len(found) < count:
         candidate = pipeline(rng)
         if candidate not in found:
             found.append(candidate)
+    blocks = random.Random(f"blocks {seed}")
+    if blocks.random() < BLOCKS_SHARE:
+        found[-1] = blocks.choice(BLOCKS)
     return found

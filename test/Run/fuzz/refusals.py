@@ -21,6 +21,10 @@ REASONS = [
      "the result of a computation on tensors has a symbolic size (Runtime.md)"),
     (r"expected a contiguous destination, or exactly one wait in the block of the start",
      "a part of a buffer that is not contiguous is written, and its future has another use than one wait (Runtime.md)"),
+    (r"expected no future of tensors as an argument of a basic block", "a future of tensors passes from block to block "
+     "(Runtime.md)"),
+    (r"what this call returns may be whatever it is given", "an access to what may be in flight, by the result of a call "
+     "(Runtime.md)"),
 ]
 # The same for programs that keep memrefs in memory.
 KEPT = [
