@@ -171,3 +171,23 @@ func.func @carried(%x: tensor<8xf32>, %n: index) -> (tensor<8xf32>, tensor<8xf32
   %w = comm.wait %f : !comm.future<tensor<8xf32>>
   return %l, %w : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Tests that no such copy is made to a value: a pure operation reads its old contents behind the sum.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @small_in_place_value
+func.func @small_in_place_value(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = comm.compute "a"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  // CHECK: comm.all_reduce sum %[[A:.*]] on @dp one_shot
+  // expected-remark @+2 {{Bytes=16, Kind=all_reduce, LimitingFactor=none, Remark="done in one shot, out of place"}}
+  // expected-remark @+1 {{Bytes=32, Kind=all_reduce, LimitingFactor=none, Remark="symmetric memory"}}
+  %f = comm.all_reduce sum %a into %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  // CHECK: %[[W:.*]] = comm.wait
+  // CHECK-NOT: comm.fsdp.copy
+  %w = comm.wait %f : !comm.future<tensor<4xf32>>
+  %e = tensor.empty() : tensor<4xf32>
+  // CHECK: linalg.sub ins(%[[W]], %[[A]]
+  %b = linalg.sub ins(%w, %a : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  return %b : tensor<4xf32>
+}

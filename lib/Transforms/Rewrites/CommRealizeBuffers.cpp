@@ -287,8 +287,8 @@ private:
     });
   }
 
-  /// Gives small sums that write their input a result of their own, with a copy after the wait, because in one shot
-  /// other ranks read the input. Returns true if any sum changed.
+  /// Gives small sums that write their input a result of their own, with a copy into places after the wait, because in
+  /// one shot other ranks read the input. Returns true if any sum changed.
   bool takeSumsOutOfPlace(ArrayRef<CollectiveOpInterface> starts, const StorageUsers &users) {
     bool changed = false;
     for (CollectiveOpInterface start : starts) {
@@ -316,13 +316,19 @@ private:
   void takeOutOfPlace(AllReduceOp start, WaitOp wait) {
     OpBuilder builder(start.getContext());
     builder.setInsertionPointAfter(wait);
+    bool isCopied = false;
     for (auto [value, dest] : llvm::zip_equal(wait.getValues(), start.getDests())) {
+      // Nobody finds the sum under the old name of a value, and pure operations may read its old contents there.
+      if (!places->isPlace(dest))
+        continue;
+      isCopied = true;
       auto copy = FsdpCopyOp::create(builder, wait.getLoc(), value, dest);
       value.replaceAllUsesExcept(dest, copy);
     }
     start.getDestsMutable().clear();
     start.setOneShot(true);
-    remarkPassed(start, getArgument(), "done in one shot, then copied to the input",
+    remarkPassed(start, getArgument(),
+                 isCopied ? "done in one shot, then copied to the input" : "done in one shot, out of place",
                  getCollectiveBytes(cast<CollectiveOpInterface>(*start)));
   }
 

@@ -21,6 +21,9 @@ REASONS = [
      "the result of a computation on tensors has a symbolic size (Runtime.md)"),
     (r"expected a contiguous destination, or exactly one wait in the block of the start",
      "a part of a buffer that is not contiguous is written, and its future has another use than one wait (Runtime.md)"),
+    (r"expected no calls on tensors in a module in which every write copies", "calls on tensors beside a loop of basic blocks "
+     "with tensors (Runtime.md)"),
+    (r"could not infer buffer type of block argument", "a loop of basic blocks passes on a part of a tensor (Runtime.md)"),
     (r"expected no future of tensors as an argument of a basic block", "a future of tensors passes from block to block "
      "(Runtime.md)"),
     (r"what this call returns may be whatever it is given", "an access to what may be in flight, by the result of a call "

@@ -33,6 +33,9 @@ fault("a write does not come after the reads", DEPENDENCE,
 fault("a memory effect is a read", DEPENDENCE, ("        add(id, value, write);", "        add(id, value, false);"))
 fault("a mutated tensor is only read", DEPENDENCE,
       ("add(id, operand.get(), mutatesOperand(operand));", "add(id, operand.get(), false);"))
+fault("what a loop passes on is always a copy", DEPENDENCE,
+      ("    for (StorageId other : storage.classes()[storageId].mayBe)\n      accesses[id].push_back({placeOf(other), write});\n", ""),
+      test="Transforms/orders-beside-loops.mlir")
 fault("messages have no order", DEPENDENCE, ("chain(lastPointToPoint, id, DependenceReason::Messages);", "(void)id;"))
 
 STORAGE, SOURCES, REGIONS = "Analysis/Storage.cpp", "Analysis/StorageSources.cpp", "Analysis/RegionAliases.cpp"
