@@ -75,7 +75,7 @@ class Calls:
     def once_more(self, block, result):
         """The same tensor or buffer, or a part of a tensor that is a value."""
         type_ = result.type
-        if type_.memory or result.written or type_.dynamic or type_.shape[0] < 2 or self.rng.random() < 0.4:
+        if type_.memory or result.written or type_.dynamic or not type_.size or type_.shape[0] < 2 or self.rng.random() < 0.4:
             return result
         part, x, rank = Value(self.name("v"), type_.with_shape((type_.shape[0] - 1, *type_.shape[1:])), [], 0), result.name, len(
             type_.shape)

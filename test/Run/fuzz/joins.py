@@ -25,7 +25,7 @@ class Joins:
 
     def whole_insert(self, out):
         """A value in the place of all of another one: folds to its source."""
-        source = self.pick_pure(lambda v: not v.type.dynamic)
+        source = self.pick_pure(lambda v: not v.type.dynamic and v.type.size)
         if not source:
             return
         given = self.pick_pure(lambda v: v.type == source.type)
