@@ -40,10 +40,10 @@ STREAMED = [[STREAMS, *PLAN], ["--comm-schedule=effort=1000", STREAMS, *PLAN], [
 
 
 # Loops and branches become basic blocks.
-BLOCKS = [["--convert-scf-to-cf"], ["--convert-scf-to-cf", "--comm-schedule=effort=1000"],
-          ["--convert-scf-to-cf", "--canonicalize", "--comm-raise", "--comm-sink-waits"],
-          ["--reorder-comm-overlap=effort=1000", "--convert-scf-to-cf"], ["--convert-scf-to-cf", *PLAN],
-          ["--comm-bufferize", "--convert-scf-to-cf", "--comm-schedule=effort=1000"]]
+BLOCKS = [["--lower-affine", "--convert-scf-to-cf"], ["--lower-affine", "--convert-scf-to-cf", "--comm-schedule=effort=1000"],
+          ["--lower-affine", "--convert-scf-to-cf", "--canonicalize", "--comm-raise", "--comm-sink-waits"],
+          ["--reorder-comm-overlap=effort=1000", "--lower-affine", "--convert-scf-to-cf"], ["--lower-affine", "--convert-scf-to-cf", *PLAN],
+          ["--comm-bufferize", "--lower-affine", "--convert-scf-to-cf", "--comm-schedule=effort=1000"]]
 BLOCKS_SHARE = 0.4  # of batches
 
 
