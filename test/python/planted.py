@@ -118,7 +118,7 @@ MUTATIONS = [
     mutation(
         "waits for what has landed stay",
         "semantics/landing.py",
-        ("    if name_landed_results(graph):\n        refresh(graph)\n", ""),
+        ("    if split_waits(graph) + name_landed_results(graph):\n        refresh(graph)\n", ""),
         killer="test_landing.py::test_a_wait_of_a_wait_is_the_first_wait[False-schedule]",
     ),
     # Forms of merged collectives.
