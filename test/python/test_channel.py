@@ -19,6 +19,7 @@ PACKAGE = pathlib.Path(commsched.torch.__file__).parent
 # What may be called of torch.distributed without talking to anybody.
 SILENT = {
     "ProcessGroup",
+    "_compute_bucket_assignment_by_size",
     "get_backend",
     "get_process_group_ranks",
     "get_rank",

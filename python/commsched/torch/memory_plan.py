@@ -312,7 +312,7 @@ class _Steps:
         }
         settings = " ".join(f"{name}={value}" for name, value in given.items() if value is not None)
         module.run(options, f"{PASS}{{{settings}}}")
-        said = [m for m in module.program.messages() if m.category == PASS]
+        said = [m for m in module.program.messages() if (m.category, m.name) == (PASS, "plan")]
         if forced is None and (not said or said[-1].kind != MessageKind.PASSED):
             raise Unplanned(_sentence(said[-1].text) if said else "no value has an early and a late reader")
         metrics = dict(part.split("=", 1) for m in said[-1:] for part in m.text.split(", ") if "=" in part)
