@@ -21,6 +21,7 @@ import math
 import pathlib
 import re
 import sys
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -163,8 +164,8 @@ def read(path: str) -> Trace:
             data = pathlib.Path(path).read_bytes()
             text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
         root = json.loads(text)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from None
     except UnicodeDecodeError as error:
@@ -432,6 +433,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print all figures as JSON, in microseconds")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="rows of collectives (default 10)")
     given = parser.parse_args(arguments)
+    if given.top < 0:
+        parser.error(f"--top: expected at least 0, got {given.top}")
     try:
         found = analyse([read(path) for path in given.traces])
     except ValueError as error:

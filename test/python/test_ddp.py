@@ -20,6 +20,7 @@ import fsdp2_models
 import gloo
 from commsched.torch.ddp import program, search
 from commsched.torch.ddp.reducer import DEFAULT_LIMITS, Backward, Gradient
+from commsched.torch.eager.recorder import Untraceable
 from fsdp2_models import Model, batch, loss_of
 
 KIB = 1024
@@ -158,7 +159,9 @@ def test_no_division_is_faster():
             assert step(ends) == pytest.approx(best)
         answer, default = search.search(backward, price)
         at_one = search.COMPARED.index(1.0)
-        assert answer.times[at_one] <= min(default.times[at_one], best * 1.2) * (1 + search.TOLERANCE)
+        assert answer.times[at_one] <= default.times[at_one] * (1 + search.TOLERANCE)
+        if backward.views:
+            assert answer.times[at_one] <= best * (1 + search.TOLERANCE) * (1 + 1e-9)
         assert search.lower_bound(backward, price, price.sizes) <= best * (1 + 1e-9)
 
 
@@ -194,8 +197,21 @@ def test_page(tmp_path):
     assert not model._forward_hooks and all(p.grad is None for p in model.parameters())
 
 
+class SparseGradient(nn.Module):
+    """Its gradient has as many rows as the batch has different tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(48, 8, sparse=True)
+
+    def forward(self, tokens):
+        return self.embed(tokens)
+
+
 # Tests what is refused.
 def test_bad_input():
+    with pytest.raises(Untraceable, match="makes a sparse tensor"):
+        _plan(SparseGradient())
     with pytest.raises(ValueError, match="layers.2.norm.weight gets no gradient in the step"):
         _plan(fsdp2_models.Uncalled())
     with pytest.raises(ValueError, match="a parameter that is trained"):

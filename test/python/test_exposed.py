@@ -153,6 +153,13 @@ def test_bad_input(tmp_path, capsys):
         (tmp_path / name).write_text(text)
         assert exposed.main([str(tmp_path / name)]) == 1
         assert message in capsys.readouterr().err
+    whole = gzip.compress(b'{"traceEvents": []}' * 50)
+    for name, data in (("cut.json.gz", whole[:-12]), ("bad.json.gz", whole[:10] + b"\xff" * 20)):
+        (tmp_path / name).write_bytes(data)
+        assert exposed.main([str(tmp_path / name)]) == 1
+        assert name in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        exposed.main(["--top", "-1", str(tmp_path / "empty.json")])
     assert exposed.main([str(tmp_path / "none.json")]) == 1
     assert "No such file" in capsys.readouterr().err
     twice = [_written(tmp_path, f"{i}.json", [_gather(0, 5)], 3) for i in range(2)]

@@ -83,6 +83,9 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _count(self, t: torch.Tensor) -> None:
+        if t.layout is not torch.strided:
+            where = self.inside[-1] if self.inside else "the backward pass or the loss"
+            raise Untraceable(f"{where} makes a sparse tensor ({t.layout}), whose size depends on values")
         storage = t.untyped_storage()
         key = storage._cdata
         if key in self._known:
