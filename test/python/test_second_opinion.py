@@ -5,6 +5,7 @@
 
 import copy
 import json
+import logging
 from unittest import mock
 
 import pytest
@@ -22,7 +23,7 @@ import commsched.torch as ct
 from commsched.torch import summary
 from commsched.torch.importer.export import import_graph, import_program
 from commsched.torch.options import Options, machine_file, to_ns
-from commsched.torch.second_opinion import _gpu_of, is_wanted, second_opinion
+from commsched.torch.second_opinion import _gpu_of, _on, is_wanted, second_opinion
 
 c10d = torch.ops._c10d_functional
 MACHINE = "h100-sxm"
@@ -186,6 +187,39 @@ def test_what_pytorch_cannot_handle_is_said(world):
         report = ct.schedule_overlap(_sharded(world), machine=MACHINE)[1]
     assert report["second_opinion"] == {"failure": "NotImplementedError: no such graph"}
     assert "no second opinion: NotImplementedError" in summary.line(report)
+
+
+def test_pytorchs_logs_and_traces_tell_of_no_order_that_does_not_run(world):
+    """Its scheduler writes to both if it is called by itself, and to neither if it is asked for a second opinion."""
+    from torch._inductor.fx_passes import fsdp, overlap_scheduling
+
+    written = []
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            written.append(record.getMessage().split(":")[0])
+
+    def trace_structured(name, metadata_fn, payload_fn):
+        written.append(metadata_fn()["name"])
+
+    handler = Handler()
+    fsdp.logger.addHandler(handler)
+    try:
+        with mock.patch.object(overlap_scheduling, "trace_structured", trace_structured):
+            opinion, _ = _opinion(_sharded(world).graph, machine=MACHINE)
+            assert len(opinion._orders()) == 2
+            assert written == []
+            with _on(opinion.estimates.gpu):
+                overlap_scheduling.schedule_overlap_bucketing(
+                    _sharded(world), custom_runtime_estimation=opinion.estimates, compute_estimator="analytical"
+                )
+    finally:
+        fsdp.logger.removeHandler(handler)
+    assert written == [
+        "pre_bucket_fsdp_collectives",
+        "overlap_scheduling_graph_before",
+        "overlap_scheduling_graph_after",
+    ]
 
 
 MODULE = """
