@@ -31,6 +31,7 @@ public:
   void write(const Report &report) {
     json.object([&] {
       json.attribute("machine", json::fixUTF8(report.machine));
+      column("titles", report.sides, [](StringRef side) { return side; });
       json.attributeArray("blocks", [&] {
         for (const BlockReport &block : report.blocks)
           json.object([&] { writeBlock(block); });

@@ -12,6 +12,7 @@
 
 #include "TimelineSnapshot.h"
 #include "CommSched/Analysis/Locations.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -81,6 +82,15 @@ static std::vector<std::string> placesOf(Location loc) {
   return places;
 }
 
+/// Whether an operation is a contraction over one dimension whose result has rows and columns.
+static bool isProduct(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  if (!linalgOp || !linalg::isaContractionOpInterface(linalgOp))
+    return false;
+  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(linalgOp);
+  return succeeded(dims) && dims->k.size() == 1 && !dims->m.empty() && !dims->n.empty();
+}
+
 void TimelineBuilder::describeOperations() {
   // Indexed by stream: when it comes to its next operation.
   std::vector<Ns> clocks(std::max<size_t>(problem.streams.size(), 1), 0);
@@ -91,6 +101,7 @@ void TimelineBuilder::describeOperations() {
     Operation *op = block.nodes[node];
     TimelineOperation &told = snapshot.details.operations[node];
     told.kind = getTableName(op).str();
+    told.isProduct = isProduct(op);
     told.names = describeLocation(op->getLoc());
     told.places = placesOf(op->getLoc());
     Ns &clock = clocks[entry.stream];

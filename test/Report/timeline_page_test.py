@@ -133,6 +133,20 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.ask(box.format(0, a)), self.ask(box.format(1, gather)))
         self.assertEqual(self.ask("timelinePage.view.sides.map(side => side.makespan)"), [750, 450])
 
+    def test_a_run_stands_below_its_prediction(self) -> None:
+        program, page = self.folder / "run.mlir", self.folder / "run.html"
+        program.write_text(STEP.replace('"a"', '"exp"').replace('"b"', '"exp"').replace('"c"', '"add"'))
+        run = Path(arguments.comm_opt).with_name("comm-run")
+        subprocess.run([run, program, "--backend=sim", f"--timeline={page}", "--machine=h100-sxm"], check=True, capture_output=True)
+        self.open(page)
+        # The clock of this run is the model's.
+        self.assertEqual(self.ask("timelinePage.view.sides.map(side => [side.title, side.makespan])"), [["predicted", 750], ["measured", 750]])
+        self.assertEqual(self.ask("timelinePage.blocks.map(block => block.name.split(', ')[1])"), [f"rank {n}" for n in range(4)])
+        self.browser.click(*self.centre(0, self.operation(0, "weights")))
+        self.assertEqual(self.text("#details h2"), "weights\ncomm.all_gather, predicted")
+        self.browser.key("b")
+        self.assertEqual(self.text("#details h2"), "weights\ncomm.all_gather, measured")
+
     def test_memory_is_a_step_curve(self) -> None:
         self.open_step()
         for side, expected in ((0, LIVE_BEFORE), (1, LIVE_AFTER)):

@@ -32,6 +32,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/WithColor.h"
 
@@ -74,8 +75,8 @@ static cl::opt<bool> splitInput("split-input-file",
                                 cl::desc("Split the files into several programs at lines '// -----'"),
                                 cl::cat(category));
 static cl::opt<std::string> timelinePath("timeline",
-                                         cl::desc("Write the measured and the predicted timeline as Chrome/Perfetto "
-                                                  "JSON"),
+                                         cl::desc("Write the measured and the predicted timeline: FILE.html is a page "
+                                                  "with the last call, anything else Chrome/Perfetto JSON"),
                                          cl::value_desc("file"), cl::cat(category));
 static cl::opt<bool> againstPrediction("against-prediction",
                                        cl::desc("Print the measured times against the prediction for --machine; use "
@@ -223,8 +224,43 @@ static Error writeResults(const Rank &rank) {
   return Error::success();
 }
 
+/// A page with the last call on each rank below its prediction. Under mpirun each rank writes FILE.RANK.html.
+static Error writePage(const Session &session, ArrayRef<std::unique_ptr<Program>> programs) {
+  Report page;
+  page.machine = machine;
+  page.sides[0] = "predicted";
+  page.sides[1] = "measured";
+  for (auto [index, program] : enumerate(programs))
+    for (const Rank &rank : session.local()) {
+      ArrayRef<int64_t> marks = rank.runs[index].marks;
+      if (marks.size() < 2) // The run failed, which is said elsewhere. It has no page.
+        return Error::success();
+      std::optional<BlockSnapshot> measured =
+          program->predicted()
+              ? measuredSnapshot(readTrace(rank.context, marks.take_back(2).vec()), *program->predicted())
+              : std::nullopt;
+      if (!measured)
+        return createStringError("'" + program->name() + "': expected a program without loops and conditions for a " +
+                                 "page; --timeline=FILE.json takes any");
+      BlockReport &block = page.blocks.emplace_back();
+      block.name = program->name() + ", rank " + std::to_string(rank.number);
+      block.before = *program->predicted();
+      block.before.jointBound = block.before.limitBound = 0; // It bounds the model's makespan, not the measured one.
+      block.after = std::move(*measured);
+    }
+  SmallString<128> path(timelinePath);
+  if (session.isShared())
+    sys::path::replace_extension(path, std::to_string(session.local()[0].number) + ".html");
+  return writeWhole(path, [&](raw_ostream &os) {
+    writeHtml(page, os);
+    return Error::success();
+  });
+}
+
 /// One trace process per program and rank, after one per prediction. Under mpirun each rank writes FILE.RANK.
 static Error writeTimelines(const Session &session, ArrayRef<std::unique_ptr<Program>> programs) {
+  if (sys::path::extension(timelinePath) == ".html")
+    return writePage(session, programs);
   json::Array events;
   int64_t process = 0;
   for (auto [index, program] : enumerate(programs)) {

@@ -76,6 +76,8 @@ struct TimelineSpan {
 struct TimelineOperation {
   /// The operation's name ("comm.all_gather"), or of a `comm.compute` its own ("matmul").
   std::string kind;
+  /// Whether it is a matrix product of linalg. They are called by their shapes rather than by their names.
+  bool isProduct = false;
   /// The names of its location, or its file positions: several of a merged collective.
   std::vector<std::string> names;
   /// Its file positions ("model.py:7:12"), as far as its location has some.
@@ -276,6 +278,8 @@ struct RebuiltFunction {
 /// All blocks of a module.
 struct Report {
   std::string machine;
+  /// What pages call the two measurements of a block.
+  llvm::StringRef sides[2] = {"before", "after"};
   /// The scenarios of BlockSnapshot::sampled.
   NoiseOptions noise;
   std::vector<BlockReport> blocks;
@@ -312,8 +316,8 @@ void printOverlap(const Report &report, llvm::raw_ostream &os);
 /// µs with three decimals, as the format requires.
 void writeTrace(const Report &report, llvm::raw_ostream &os);
 
-/// Writes the timeline as one self-contained HTML page, before above after: the data as JSON, and the program that
-/// draws them (lib/Report/Page). The page needs no network. O((operations + buffers) log operations).
+/// Writes the timeline as one self-contained HTML page, one measurement above the other: the data as JSON, and the
+/// program that draws them (lib/Report/Page). The page needs no network. O((operations + buffers) log operations).
 void writeHtml(const Report &report, llvm::raw_ostream &os);
 
 /// Writes the block that takes longest as a picture (SVG) of 1200 x 630 pixels: the lanes and the live bytes, before

@@ -99,7 +99,7 @@ class Row {
   }
 }
 
-/** One measurement of a block: before or after. */
+/** One measurement of a block, such as that before the passes. */
 class Side {
   constructor(data, strings, title) {
     this.data = data;

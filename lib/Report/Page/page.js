@@ -8,7 +8,7 @@ class Page {
     this.data = data;
     this.blocks = data.blocks.map(block => ({
       ...block,
-      sides: block.sides.map((side, index) => new Side(side, data.strings, block.sides.length === 1 ? "schedule" : ["before", "after"][index])),
+      sides: block.sides.map((side, index) => new Side(side, data.strings, block.sides.length === 1 ? "schedule" : data.titles[index])),
     }));
     this.view = new View(this);
     this.panel = new Panel(this);

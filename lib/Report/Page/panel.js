@@ -26,7 +26,7 @@ class Panel {
     const sides = block.sides, first = sides[0].data, last = sides.at(-1).data;
     const change = (name, before, after, format) => {
       if (sides.length === 1 || before === after)
-        return fact(name, format(after), sides.length === 1 ? "" : "before and after");
+        return fact(name, format(after), sides.length === 1 ? "" : this.page.data.titles.join(" and "));
       const share = before > 0 ? (after - before) / before : 0;
       const percent = after > 0 ? Math.max(share * 100, -99.9) : share * 100; // what is left is not nothing
       const more = before > 0 ? `${share > 0 ? "+" : share < 0 ? "\u2212" : ""}${Math.abs(percent).toFixed(1)} %` : "";

@@ -61,7 +61,9 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
   OperationCosts costs(model);
-  result = {machineName(module.getContext(), options.machine), options.noise, {}, {}, {}, {}, {}};
+  result = {};
+  result.machine = machineName(module.getContext(), options.machine);
+  result.noise = options.noise;
   wholes.clear();
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
