@@ -60,3 +60,26 @@ Problem commsched::withPeerCosts(const LoadedBlock &loaded, const PeerCosts &pee
   }
   return problem;
 }
+
+PeerAnswer commsched::peerAnswerOf(const LoadedBlock &loaded, const NamedPeerAnswer &named) {
+  PeerAnswer answer{named.times, named.peak};
+  llvm::StringMap<NodeId> byName;
+  if (!named.names.empty())
+    for (NodeId id = 0; id < loaded.problem.size(); ++id)
+      for (const std::string &name : describeLocation(loaded.nodes[id]->getLoc()))
+        byName.try_emplace(name, id);
+  std::vector<bool> isPlaced(loaded.problem.size());
+  std::map<int64_t, std::vector<NodeId>> buckets;
+  for (auto [name, bucket] : llvm::zip_equal(named.names, named.buckets)) {
+    auto found = byName.find(name);
+    if (found == byName.end() || isPlaced[found->second])
+      continue;
+    isPlaced[found->second] = true;
+    answer.order.push_back(found->second);
+    if (bucket >= 0 && loaded.problem.nodes[found->second].kind == NodeKind::Start)
+      buckets[bucket].push_back(found->second);
+  }
+  for (auto &[number, members] : buckets)
+    answer.buckets.push_back(std::move(members));
+  return answer;
+}

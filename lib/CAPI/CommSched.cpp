@@ -166,6 +166,8 @@ struct CommSchedContext {
 
   void addError(std::string text) { messages.add({COMMSCHED_ERROR, "", "", "", std::move(text)}); }
 
+  /// The orders that the embedder has told of (commschedContextSetPeerOrder).
+  std::vector<commsched::NamedPeerAnswer> peerOrders;
   // The context is destroyed first: its remark engine may still report.
   MessageList messages;
   MLIRContext context;
@@ -312,14 +314,33 @@ void commschedContextSetPeerAnswers(CommSchedContext *context, CommSchedPeerAnsw
     peer->others = nullptr;
     return;
   }
-  peer->others = [answers, data] {
+  peer->others = [context, answers, data] {
     std::vector<int64_t> played(kMostAnswers * COMMSCHED_PLAYED);
+    context->peerOrders.clear();
     const size_t count = std::min(answers(played.data(), played.size(), data), kMostAnswers);
-    std::vector<commsched::PeerAnswer> orders;
-    for (const int64_t *at = played.data(); orders.size() < count; at += COMMSCHED_PLAYED)
-      orders.push_back({{{at + 1, at + 1 + kScales}, {at + 1 + kScales, at + COMMSCHED_PLAYED}}, at[0]});
-    return orders;
+    context->peerOrders.resize(count);
+    for (size_t index = 0; index < count; ++index) {
+      const int64_t *at = &played[index * COMMSCHED_PLAYED];
+      context->peerOrders[index].peak = at[0];
+      context->peerOrders[index].times = {{at + 1, at + 1 + kScales}, {at + 1 + kScales, at + COMMSCHED_PLAYED}};
+    }
+    return std::exchange(context->peerOrders, {});
   };
+}
+
+int commschedContextSetPeerOrder(CommSchedContext *context, size_t index, size_t count, const char *const *names,
+                                 const int64_t *buckets) {
+  if (!peerOf(context))
+    return 1;
+  if (index >= kMostAnswers) {
+    context->addError("expected at most " + std::to_string(kMostAnswers) + " orders, got number " +
+                      std::to_string(index));
+    return 1;
+  }
+  context->peerOrders.resize(std::max(context->peerOrders.size(), index + 1));
+  context->peerOrders[index].names.assign(names, names + count);
+  context->peerOrders[index].buckets.assign(buckets, buckets + count);
+  return 0;
 }
 
 void commschedContextSetGather(CommSchedContext *context, size_t numRanks, CommSchedGather gather, void *data) {

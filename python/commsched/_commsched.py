@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import array
 import ctypes
-import itertools
 import pathlib
 import sys
 import weakref
@@ -88,6 +87,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "commschedContextSetPeerTimes": (_status, [_pointer, _size, _pointer, _pointer]),
     "commschedContextSetPeerCurve": (_status, [_pointer, _text, _text, _text, _size, _pointer, _pointer]),
     "commschedContextSetPeerAnswers": (None, [_pointer, _PeerAnswers, _pointer]),
+    "commschedContextSetPeerOrder": (_status, [_pointer, _size, _size, _pointer, _pointer]),
     "commschedModulePlay": (_status, [_pointer, _text, _Int64s]),
     "commschedBufferDestroy": (None, [_Buffer]),
     "commschedModuleParse": (_pointer, [_pointer, _text, _size, _text]),
@@ -249,15 +249,21 @@ class Program:
     def set_peer_curve(self, kind: str, group: str, element: str | None, points: list[tuple[int, int]]) -> None:
         self._set_curve(_library.commschedContextSetPeerCurve, kind, group, element, points)
 
-    def set_peer_orders(self, orders: Callable[[], list[list[int]]]) -> None:
+    def set_peer_orders(self, orders: Callable[[], list[tuple[list[int], dict[str, int]]]]) -> None:
         calls = self._calls
 
         def call(played: Any, capacity: int, _: Any) -> int:
-            found: list[int] = []
-            calls.status_of(lambda: found.extend(itertools.chain(*orders())))
-            for index, number in enumerate(found[: capacity // _PLAYED * _PLAYED]):
-                played[index] = number
-            return len(found) // _PLAYED
+            found: list[tuple[list[int], dict[str, int]]] = []
+            calls.status_of(lambda: found.extend(orders()))
+            del found[capacity // _PLAYED :]
+            for index, (numbers, buckets) in enumerate(found):
+                for offset, number in enumerate(numbers):
+                    played[index * _PLAYED + offset] = number
+                names = (ctypes.c_char_p * len(buckets))(*map(_encode, buckets))
+                column = array.array("q", buckets.values())
+                starts = [ctypes.addressof(names), column.buffer_info()[0]]
+                _library.commschedContextSetPeerOrder(self._context, index, len(buckets), *starts)
+            return len(found)
 
         self._peer_orders = _PeerAnswers(call)
         _library.commschedContextSetPeerAnswers(self._context, self._peer_orders, None)

@@ -99,6 +99,21 @@ class Dataflow:
     returned: tuple[int, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class PeerOrder:
+    """An order of somebody else that a schedule replaces.
+
+    Args:
+        played: what `Program.play` says of it.
+        buckets: names in the locations of operations, in his order: those that a program has are taken. To each the
+            number of the bucket that a collective is merged into, or -1. The collectives of a bucket stand where it
+            starts, and their waits where it is waited for. Empty if only times are known.
+    """
+
+    played: list[int]
+    buckets: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
 class Program:
     """A parsed module. Two threads must not use it at once.
 
@@ -150,13 +165,15 @@ class Program:
         """As `set_curve`, for the second opinion, after `set_peer_times`."""
         self._program.set_peer_curve(kind, group, element, points)
 
-    def set_peer_orders(self, orders: Callable[[], list[list[int]]]) -> None:
-        """Sets what other orders take that a schedule replaces beside the given one, after `set_peer_times`.
+    def set_peer_orders(self, orders: Callable[[], list[PeerOrder]]) -> None:
+        """Sets other orders that a schedule replaces beside the given one, after `set_peer_times`.
+
+        comm-schedule compares its answers with them, and takes one over if its own answers are slower.
 
         Args:
-            orders: is called at most once for each block, by a pass. Returns what `play` says of each order.
+            orders: is called at most once for each block, by a pass.
         """
-        self._program.set_peer_orders(orders)
+        self._program.set_peer_orders(lambda: [(order.played, order.buckets) for order in orders()])
 
     def play(self, machine: str) -> list[int]:
         """Plays the one block with collectives in its own order, with the costs of a machine and the second opinion's.

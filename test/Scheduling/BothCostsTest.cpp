@@ -10,7 +10,9 @@
 #include "CheckResult.h"
 #include "CollectiveBuilder.h"
 #include "CommSched/Scheduling/Lenses/Lenses.h"
+#include "CommSched/Scheduling/Memory/Memory.h"
 #include "RandomProblem.h"
+#include <random>
 #include <thread>
 
 using namespace commsched;
@@ -143,6 +145,95 @@ TEST(SecondOpinion, ComparesWithOrdersWithinTheLimit) {
   }
   EXPECT_GE(asked, leastOf(20));
   EXPECT_GE(losing, leastOf(10));
+}
+
+/// What somebody else tells of a schedule: nodes of the given problem in its order, and what it merges.
+PeerAnswer toldOf(const Problem &problem, const Schedule &schedule) {
+  PeerAnswer told;
+  for (const Bucket &bucket : schedule.buckets)
+    told.buckets.push_back(bucket.members);
+  for (NodeId node : schedule.order) {
+    const int32_t bucket = schedule.isExpanded() ? schedule.expanded.bucketOf[node] : kNone;
+    if (bucket == kNone) {
+      told.order.push_back(schedule.isExpanded() ? schedule.expanded.origin[node] : node);
+      continue;
+    }
+    const BucketNodes &nodes = schedule.expanded.buckets[bucket];
+    for (NodeId member : schedule.buckets[bucket].members)
+      if (node == nodes.start || node == nodes.wait)
+        told.order.push_back(node == nodes.start ? member : problem.members[member].wait);
+  }
+  return told;
+}
+
+// An order that is told comes back; so do buckets, with their starts and waits where they were. What is told of other
+// programs, or of a part of one, is an answer, too.
+TEST(SecondOpinion, TakesOverWhatIsTold) {
+  int merged = 0;
+  for (uint64_t seed = 1; seed <= portion(uint64_t(200)); ++seed) {
+    OpinionCase test = randomCase(seed);
+    const Schedule answer = schedule(test.problem, test.options);
+    PeerAnswer told = toldOf(test.problem, answer);
+    Schedule like = answerLike(test.problem, told);
+    ASSERT_EQ(like.buckets.size(), answer.buckets.size()) << "seed " << seed;
+    // A pack of its own may contain a cast.
+    const Order taken = toldOf(test.problem, like).order;
+    Order expected;
+    llvm::copy_if(told.order, std::back_inserter(expected),
+                  [&](NodeId node) { return llvm::is_contained(taken, node); });
+    EXPECT_EQ(taken, expected) << "seed " << seed;
+    if (answer.buckets.empty())
+      EXPECT_EQ(taken, told.order) << "seed " << seed;
+    for (size_t bucket = 0; bucket < like.buckets.size(); ++bucket)
+      EXPECT_EQ(like.buckets[bucket].members, answer.buckets[bucket].members) << "seed " << seed;
+    merged += !answer.buckets.empty();
+    std::mt19937_64 random(seed);
+    std::shuffle(told.order.begin(), told.order.end(), random);
+    told.order.resize(told.order.size() / 2);
+    like = answerLike(test.problem, told);
+    measure(test.problem, like);
+    like.claims = {like.makespan, like.peak};
+    EXPECT_EQ(verify(test.problem, like, {kUnlimited, test.options.collectiveOrder}), "") << "seed " << seed;
+  }
+  EXPECT_GE(merged, leastOf(40));
+}
+
+// An order of somebody else that loses less than what a short search finds is taken over.
+TEST(SecondOpinion, LosesNoMoreThanAnOrderThatIsTold) {
+  int taken = 0, losing = 0;
+  for (uint64_t seed = 1; seed <= portion(uint64_t(100)); ++seed) {
+    OpinionCase test = randomCase(seed);
+    ScheduleOptions longer = test.options;
+    longer.objective = Objective::Makespan;
+    longer.effort = 40 * test.options.effort;
+    Schedule found = schedule(mixCosts(test.problem, test.second.byPeer, kByBoth), longer);
+    PeerAnswer told = toldOf(test.problem, found);
+    const Schedule like = answerLike(test.problem, told);
+    told.times = playWithBothCosts(test.problem, test.second.byPeer, like);
+    test.second.others = [&] { return std::vector<PeerAnswer>{told}; };
+    test.options.second = &test.second;
+    test.options.effort = 2 * test.problem.size();
+    const Schedule answer = schedule(test.problem, test.options);
+    ASSERT_NO_FATAL_FAILURE(checkResult(test.problem, test.options, answer)) << "seed " << seed;
+    if (!answer.opinion || answer.opinion->incumbents < 2)
+      continue;
+    ++losing;
+    taken += answer.opinion->isReplaced;
+    const Problem &carriedOut = like.carriedOut(test.problem);
+    if (peakOf(carriedOut, like.order) > answer.limit ||
+        makespanOf(carriedOut, like.order) > makespanOf(test.problem, identityOrder(test.problem)))
+      continue;
+    // How much the order that is told loses to the given one, and to itself.
+    int64_t lossPpm = 0;
+    const BothCosts &given = answer.opinion->given;
+    for (size_t at = 0; at < std::size(kPlayedScales); ++at)
+      for (auto [own, other] :
+           {std::pair(told.times.byModel[at], given.byModel[at]), std::pair(told.times.byPeer[at], given.byPeer[at])})
+        lossPpm = std::max(lossPpm, (own - other) * 1000000 / std::max<Ns>(other, 1));
+    EXPECT_LE(answer.opinion->lossPpm, std::max<int64_t>(lossPpm, 10000)) << "seed " << seed;
+  }
+  EXPECT_GE(losing, leastOf(20));
+  EXPECT_GE(taken, leastOf(10));
 }
 
 // The number of threads does not change the answer, and an objective of the makespan asks nobody.

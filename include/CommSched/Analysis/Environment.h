@@ -49,6 +49,16 @@ using EstimateOp = std::function<std::optional<Ns>(mlir::Operation *op)>;
 /// The rows of one call have equal lengths on all ranks. Empty on failure.
 using GatherCosts = std::function<std::vector<std::vector<Ns>>(llvm::ArrayRef<Ns> own)>;
 
+/// An order of whoever made the order that a schedule replaces, by the names of operations.
+struct NamedPeerAnswer {
+  BothCosts times;
+  Bytes peak = 0;
+  /// Names in the locations of operations, in his order; empty if it is not known (PeerAnswer::order).
+  std::vector<std::string> names;
+  /// Indexed like `names`: the bucket that a start is in, or -1.
+  std::vector<int64_t> buckets;
+};
+
 /// Costs of whoever made the order that a schedule replaces, as a second opinion (BothCosts.h).
 struct PeerCosts {
   /// Indexed by a name in the location of an operation: its time, ns. An operation with several names takes their sum.
@@ -56,7 +66,7 @@ struct PeerCosts {
   /// Times of collectives by size. They price buckets.
   std::vector<CollectiveTable> curves;
   /// As SecondOpinion::others, for the one block with collectives of the module; may be empty.
-  std::function<std::vector<PeerAnswer>()> others;
+  std::function<std::vector<NamedPeerAnswer>()> others;
 };
 
 /// Settings for all passes in one context. Change them only while no pass runs.

@@ -19,6 +19,9 @@ namespace commsched {
 /// keep nothing of the arguments. O(N + names + keys x curves).
 Problem withPeerCosts(const LoadedBlock &loaded, const PeerCosts &peer, const CostModel &model);
 
+/// An order by names as one of a block's nodes. What the block does not have is left out. O((N + names) log names).
+PeerAnswer peerAnswerOf(const LoadedBlock &loaded, const NamedPeerAnswer &named);
+
 } // namespace commsched
 
 #endif // COMMSCHED_ANALYSIS_SECONDCOSTS_H

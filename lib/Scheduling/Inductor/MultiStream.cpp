@@ -26,9 +26,9 @@ struct Arrival {
   NodeId last = kNone;
 };
 
-class Planner {
+class StreamPlanner {
 public:
-  Planner(const IndexLists &preds, llvm::ArrayRef<StreamNode> nodes, const MultiStreamOptions &options)
+  StreamPlanner(const IndexLists &preds, llvm::ArrayRef<StreamNode> nodes, const MultiStreamOptions &options)
       : preds(preds), succs(preds.transposed(preds.size())), nodes(nodes), options(options) {
     for (llvm::ArrayRef<int32_t> list :
          {llvm::ArrayRef<int32_t>(options.computeStreams), llvm::ArrayRef<int32_t>(options.commStreams)})
@@ -107,7 +107,7 @@ private:
 
 } // namespace
 
-void Planner::rankNodes() {
+void StreamPlanner::rankNodes() {
   ranks.assign(nodes.size(), 0);
   arrivals.resize(nodes.size());
   for (NodeId id = preds.size() - 1; id >= 0; --id) {
@@ -119,7 +119,7 @@ void Planner::rankNodes() {
 }
 
 /// When everything that `id` depends on is there for `stream`.
-Ns Planner::readyOn(NodeId id, int32_t stream) const {
+Ns StreamPlanner::readyOn(NodeId id, int32_t stream) const {
   Ns ready = 0;
   for (NodeId pred : preds[id]) {
     if (nodes[pred].role != StreamRole::Transparent) {
@@ -134,7 +134,7 @@ Ns Planner::readyOn(NodeId id, int32_t stream) const {
   return ready;
 }
 
-void Planner::place(NodeId id) {
+void StreamPlanner::place(NodeId id) {
   StreamRole role = nodes[id].role;
   Ns resources = 0;
   if (options.sharesResources && role != StreamRole::Comm)
@@ -157,7 +157,7 @@ void Planner::place(NodeId id) {
 }
 
 /// Tells the transparent users of a node that it is placed.
-void Planner::arrive(NodeId id) {
+void StreamPlanner::arrive(NodeId id) {
   llvm::SmallVector<NodeId, 16> complete;
   for (NodeId user : succs[id])
     if (--waiting[user] == 0 && nodes[user].role == StreamRole::Transparent)
@@ -167,7 +167,7 @@ void Planner::arrive(NodeId id) {
 }
 
 /// A transparent node whose dependences are all placed, and those of its users that thereby are as well.
-void Planner::handOn(NodeId first) {
+void StreamPlanner::handOn(NodeId first) {
   llvm::SmallVector<NodeId, 16> complete = {first};
   while (!complete.empty()) {
     NodeId id = complete.pop_back_val();
@@ -189,7 +189,7 @@ void Planner::handOn(NodeId first) {
   }
 }
 
-void Planner::collectTokens() {
+void StreamPlanner::collectTokens() {
   llvm::SmallVector<int32_t> row;
   for (NodeId id = 0; id < preds.size(); ++id) {
     row.clear();
@@ -212,7 +212,7 @@ void Planner::collectTokens() {
 
 MultiStreamPlan commsched::planStreams(const IndexLists &preds, llvm::ArrayRef<StreamNode> nodes,
                                        const MultiStreamOptions &options) {
-  return Planner(preds, nodes, options).run();
+  return StreamPlanner(preds, nodes, options).run();
 }
 
 Order commsched::orderByStart(const IndexLists &preds, const MultiStreamPlan &plan) {

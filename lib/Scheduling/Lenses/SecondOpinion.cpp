@@ -8,9 +8,9 @@
 //
 // The order that an answer replaces was made with other costs than the model's, and either may be wrong (BothCosts.h).
 // The answer of the lenses behind this one is played with both, and so are the orders that it replaces. If it loses to
-// one of them, others are searched: by moves from it, with a mix of both costs, and by moves from what that finds. The
-// first one that loses nowhere is shortened as planned as far as it loses nowhere; if there is none, the one that
-// loses least is taken.
+// one of them, others are searched: by moves from it, with a mix of both costs, and by moves from what that finds or
+// from these orders themselves, as far as they are known. The first one that loses nowhere is shortened as planned as
+// far as it loses nowhere; if there is none, the one that loses least is taken.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -80,9 +80,12 @@ public:
     if (isIncumbent)
       addIncumbent(given);
     if (opinion.others && !isNearBounds(first, times))
-      for (const PeerAnswer &other : opinion.others())
+      for (PeerAnswer &other : opinion.others()) {
         if (other.peak <= limit)
           addIncumbent(other.times);
+        if (!other.order.empty())
+          others.push_back(std::move(other));
+      }
     OpinionOutcome outcome{times, given, incumbents};
     candidates.push_back({std::move(first), std::move(times)});
     size_t taken = 0;
@@ -193,6 +196,11 @@ private:
       part.effort = mulDiv(effort(), kOpinionSearchPercent, 100);
       offer(inner(scaleCollectives(mixCosts(problem, opinion.byPeer, costs.share), costs.scale), part));
     }
+    // Somebody else's order is rarely as fast as planned as one that a search finds, and is good by his costs.
+    if (loses(candidates[leastLosing()].times))
+      for (const PeerAnswer &other : others)
+        if (options.bucketing || other.buckets.empty())
+          offer(answerLike(problem, other));
     moveAgainstLoss(kOpinionMovesPercent);
     // The given order is an answer, too. Merging nothing fails for no problem.
     if (isIncumbent && loses(candidates[leastLosing()].times))
@@ -323,6 +331,8 @@ private:
   BothCosts least;
   /// Indexed by whose costs, then like kPlayedScales: the problem, once it is asked for.
   std::optional<Problem> problems[2][std::size(kPlayedScales)];
+  /// Orders of somebody else that can be taken over.
+  std::vector<PeerAnswer> others;
   /// First the answer without a second opinion. All are legal and within the limit.
   std::vector<JudgedAnswer> candidates;
 };

@@ -201,7 +201,16 @@ private:
     const Environment *environment = Environment::of(loaded.nodes.getBlock().getParentOp()->getContext());
     if (!environment || !environment->peer || objective == Objective::Makespan || loaded.cutValues > 0)
       return std::nullopt;
-    return SecondOpinion{withPeerCosts(loaded, *environment->peer, *model), environment->peer->others};
+    const PeerCosts &peer = *environment->peer;
+    std::function<std::vector<PeerAnswer>()> others;
+    if (peer.others)
+      others = [&loaded, &peer] {
+        std::vector<PeerAnswer> answers;
+        for (const NamedPeerAnswer &named : peer.others())
+          answers.push_back(peerAnswerOf(loaded, named));
+        return answers;
+      };
+    return SecondOpinion{withPeerCosts(loaded, peer, *model), std::move(others)};
   }
 
   LogicalResult solveBlock(BlockWork &work, BlockVoice &) const final {

@@ -24,10 +24,11 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..program import Program
+from ..program import PeerOrder, Program
 from .importer.estimates import Estimates, sampled_by
 from .importer.graph import Importer
 from .options import ALIGN_COSTS, Options, machine_file, to_ns
+from .peer_order import buckets_by_name
 from .semantics import operators
 
 # The modes of PyTorch's overlap scheduler: the order alone, and with buckets.
@@ -224,8 +225,8 @@ class SecondOpinion:
         for curve in self.curves:
             program.set_peer_curve(curve.kind, curve.group, curve.element, curve.points)
 
-    def _orders(self) -> list[list[int]]:
-        """What the orders take that PyTorch's scheduler makes of the graph. Nothing is raised here: the solver asks."""
+    def _orders(self) -> list[PeerOrder]:
+        """The orders that PyTorch's scheduler makes of the graph. Nothing is raised here: the solver asks."""
         began = time.process_time_ns()
         orders = []
         for mode in MODES:
@@ -236,7 +237,7 @@ class SecondOpinion:
         self.scheduled_ns += time.process_time_ns() - began
         return orders
 
-    def _played(self, mode: dict[str, bool]) -> list[int]:
+    def _played(self, mode: dict[str, bool]) -> PeerOrder:
         from torch._inductor.fx_passes.overlap_scheduling import schedule_overlap_bucketing
 
         copied = fx.Graph()
@@ -252,7 +253,7 @@ class SecondOpinion:
             ).graph
         program, _ = self.import_graph(scheduled)
         self._give_costs(program, scheduled)
-        return program.play(self.machine)
+        return PeerOrder(program.play(self.machine), buckets_by_name(self.graph, scheduled))
 
 
 def _reason(error: Exception) -> str:

@@ -43,6 +43,11 @@ struct BothCosts {
 struct PeerAnswer {
   BothCosts times;
   Bytes peak = 0;
+  /// His order, as far as it is known: nodes, each at most once. The starts that he merges stand where the bucket
+  /// starts, and their waits where he waits for it. Empty if nothing is known.
+  std::vector<NodeId> order = {};
+  /// Of each bucket: the starts that he merges.
+  std::vector<std::vector<NodeId>> buckets = {};
 };
 
 /// Somebody else's costs of a problem, and what he would do.
@@ -69,6 +74,11 @@ struct OpinionOutcome {
 
 /// The problem with a mix of both costs. O(N + E).
 Problem mixCosts(const Problem &byModel, const Problem &byPeer, PeerShare share);
+
+/// The answer that is most like somebody else's: his buckets, as far as the problem allows all of them, and of the
+/// ready operations always the one that comes first in his order. What he does not name runs as late as it can. Not
+/// measured. O((N + E) log N).
+Schedule answerLike(const Problem &problem, const PeerAnswer &peer);
 
 /// What an answer of `problem` takes by both costs. O(scales x (N + E)).
 BothCosts playWithBothCosts(const Problem &problem, const Problem &byPeer, const Schedule &schedule);
