@@ -385,6 +385,18 @@ struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
     return isReadInPlace(*read, *write);
   }
 
+  bool resultBufferizesToMemoryWrite(Operation *op, OpResult result, const AnalysisState &state) const {
+    return cast<ComputeOp>(op).getName() == kArgumentMarker ||
+           bufferization::detail::defaultResultBufferizesToMemoryWrite(result, state);
+  }
+  /// What a branch passes on may be a part of a buffer.
+  FailureOr<BufferLikeType> getBufferType(Operation *op, Value value, const BufferizationOptions &options,
+                                          const BufferizationState &state, SmallVector<Value> &invocations) const {
+    if (cast<ComputeOp>(op).getName() == kArgumentMarker)
+      return bufferization::getBufferType(op->getOperand(0), options, state, invocations);
+    return cast<BufferLikeType>(plainMemRef(value.getType()));
+  }
+
   AliasingValueList getAliasingValues(Operation *op, OpOperand &operand, const AnalysisState &state) const {
     if (cast<ComputeOp>(op).getName() != kSharedMarker)
       return StorageModel::getAliasingValues(op, operand, state);

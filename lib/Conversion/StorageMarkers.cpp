@@ -375,6 +375,26 @@ static void defineStorage(Value dest) {
   }
 }
 
+/// Of two accesses of an argument of a basic block, upstream's analysis sees those in that block alone: a write in
+/// another block would be in place although the argument is read later. It sees all accesses of what an operation
+/// defines.
+static void markBlockArguments(ModuleOp module) {
+  SmallVector<BlockArgument> arguments;
+  module.walk([&](Operation *op) {
+    for (Region &region : op->getRegions())
+      if (!region.empty() && !region.hasOneBlock())
+        for (Block &block : region)
+          llvm::copy_if(block.getArguments(), std::back_inserter(arguments),
+                        [](BlockArgument argument) { return isa<RankedTensorType>(argument.getType()); });
+  });
+  OpBuilder builder(module.getContext());
+  for (BlockArgument argument : arguments) {
+    builder.setInsertionPointToStart(argument.getOwner());
+    ComputeOp marker = createMarker(builder, argument.getLoc(), kArgumentMarker, argument, 1);
+    argument.replaceAllUsesExcept(marker->getResult(0), marker);
+  }
+}
+
 /// The arguments of public functions belong to the caller.
 static void protectArguments(ModuleOp module) {
   auto writable = BoolAttr::get(module.getContext(), false);
@@ -420,5 +440,6 @@ void commsched::insertStorageMarkers(ModuleOp module) {
   for (Value dest : dests)
     if (seen.insert(dest).second)
       defineStorage(dest);
+  markBlockArguments(module);
   protectArguments(module);
 }

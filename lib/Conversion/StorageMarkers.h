@@ -29,12 +29,15 @@ inline constexpr llvm::StringLiteral kStorageMarker = "comm.storage";
 /// The result of a computation of this name is the destination of one operation: the storage of the operand, or new
 /// storage if the analysis finds that somebody still needs the contents of the operand.
 inline constexpr llvm::StringLiteral kDestinationMarker = "comm.destination";
+/// The result of a computation of this name is the operand, which a branch passes to its basic block. It counts as a
+/// definition.
+inline constexpr llvm::StringLiteral kArgumentMarker = "comm.block_argument";
 /// On a destination marker of a collective: the numbers of its inputs that are part of the destination.
 inline constexpr llvm::StringLiteral kInPlaceInputsAttrName = "in_place_inputs";
 
 inline bool isStorageMarker(comm::ComputeOp op) {
   return op.getName() == kInFlightMarker || op.getName() == kSharedMarker || op.getName() == kStorageMarker ||
-         op.getName() == kDestinationMarker;
+         op.getName() == kDestinationMarker || op.getName() == kArgumentMarker;
 }
 
 /// Returns true if a tensor is made without contents.

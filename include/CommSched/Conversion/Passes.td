@@ -115,7 +115,7 @@ def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
            "copy before every write of a tensor, without the in-place analysis">,
   ];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::bufferization::BufferizationDialect",
-                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect"];
+                           "comm::CommDialect", "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect"];
 }
 
 def CommPlanBuffers : Pass<"comm-plan-buffers"> {
