@@ -363,12 +363,28 @@ void StorageMap::visitWait(WaitOp wait, bool nested) {
     if (known != futureValues.end()) {
       auto [begin, size] = known->second[result.getResultNumber()];
       refer(result, ArrayRef<StorageId>(pool).slice(begin, size));
-    } else if (!of(wait.getFuture()).empty()) {
-      refer(result, of(wait.getFuture())); // a future that came in: one class for all that it carries
+    } else if (llvm::SmallVector<StorageId, 4> ids = receivedFrom(wait.getFuture(), result.getResultNumber());
+               !ids.empty()) {
+      refer(result, ids);
     } else {
       refer(result, allocate(wait, bytesOf(result, getKnownBytes(result)), nested));
     }
   }
+}
+
+/// The classes of value `index` of a future that came in, or that regions pass on: the destination, or one class for
+/// all that is received. The inputs of the collective, which its future stands for as well, are not returned.
+llvm::SmallVector<StorageId, 4> StorageMap::receivedFrom(Value future, unsigned index) {
+  auto start = future.getDefiningOp<CollectiveOpInterface>();
+  if (!start)
+    return llvm::SmallVector<StorageId, 4>(writtenBy(future).empty() ? of(future) : writtenBy(future));
+  if (!start.getCollectiveDests().empty()) {
+    addCaptured(start.getCollectiveDests()[index]);
+    return llvm::SmallVector<StorageId, 4>(of(start.getCollectiveDests()[index]));
+  }
+  llvm::SmallVector<StorageId, 4> ids(of(future)), sent = unionOf(start.getCollectiveInputs());
+  llvm::erase_if(ids, [&](StorageId id) { return llvm::is_contained(sent, id); });
+  return ids;
 }
 
 /// Every memory that operations find by themselves is one class.

@@ -105,6 +105,7 @@ private:
   void visit(mlir::Operation *op, bool nested);
   void visitStart(comm::CollectiveOpInterface start, bool nested);
   void visitWait(comm::WaitOp wait, bool nested);
+  llvm::SmallVector<StorageId, 4> receivedFrom(mlir::Value future, unsigned index);
   void visitCopyIn(comm::FsdpAllGatherCopyInOp copyIn, bool nested);
   void visitResult(mlir::OpResult result, bool nested);
   llvm::SmallVector<StorageId, 4> dropInner(llvm::SmallVectorImpl<StorageId> &ids, bool nested) const;
