@@ -274,6 +274,24 @@ void StorageMap::addRegionValues(Operation *op) {
   }
 }
 
+/// What a collective from outside without destinations receives: all of it for its future, and one class for what a
+/// wait returns, whichever wait it is. Empty for other values.
+ArrayRef<StorageId> StorageMap::receivedStorage(Value value) {
+  auto wait = value.getDefiningOp<WaitOp>();
+  Value future = wait ? Value(wait.getFuture()) : value;
+  auto start = future.getDefiningOp<CollectiveOpInterface>();
+  if (!start || !start.getCollectiveDests().empty() || isInside(future))
+    return {};
+  auto [known, isNew] = received.try_emplace(future);
+  if (isNew)
+    for ([[maybe_unused]] Type type : cast<FutureType>(future.getType()).getTypes()) {
+      known->second.push_back(allocate(nullptr, 0, /*nested=*/false));
+      storage[known->second.back()].unknownOrigin = holdsMemrefs(future);
+    }
+  ArrayRef<StorageId> ids = known->second;
+  return wait ? ids.slice(cast<OpResult>(value).getResultNumber(), 1) : ids;
+}
+
 /// Values from outside that are views of one tensor, or in which one tensor is in flight, share its storage.
 void StorageMap::addCaptured(Value value) {
   // Values whose storage is that of the next one, and last the one that has other storage.
@@ -289,14 +307,17 @@ void StorageMap::addCaptured(Value value) {
   }
   if (views.empty())
     return;
-  if (sources.fresh || sources.unknown || sources.values.empty()) {
+  Value last = views.back();
+  if (ArrayRef<StorageId> received = receivedStorage(last); !received.empty()) {
+    refer(last, received);
+  } else if (sources.fresh || sources.unknown || sources.values.empty()) {
     StorageId id = allocate(nullptr, 0, /*nested=*/false);
-    storage[id].unknownOrigin = holdsMemrefs(views.back()) && !isPrivateAllocation(views.back());
-    refer(views.back(), id);
-    if (StorageOrigins::isPassed(views.back()) && !isInside(views.back()))
-      addOrigins(id, views.back());
+    storage[id].unknownOrigin = holdsMemrefs(last) && !isPrivateAllocation(last);
+    refer(last, id);
+    if (StorageOrigins::isPassed(last) && !isInside(last))
+      addOrigins(id, last);
   }
-  llvm::SmallVector<StorageId, 4> ids(of(views.back()));
+  llvm::SmallVector<StorageId, 4> ids(of(last));
   for (Value source : sources.values) {
     addCaptured(source);
     llvm::append_range(ids, of(source));
@@ -363,8 +384,7 @@ void StorageMap::visitWait(WaitOp wait, bool nested) {
     if (known != futureValues.end()) {
       auto [begin, size] = known->second[result.getResultNumber()];
       refer(result, ArrayRef<StorageId>(pool).slice(begin, size));
-    } else if (llvm::SmallVector<StorageId, 4> ids = receivedFrom(wait.getFuture(), result.getResultNumber());
-               !ids.empty()) {
+    } else if (llvm::SmallVector<StorageId, 4> ids = classesOfReceived(result); !ids.empty()) {
       refer(result, ids);
     } else {
       refer(result, allocate(wait, bytesOf(result, getKnownBytes(result)), nested));
@@ -372,19 +392,18 @@ void StorageMap::visitWait(WaitOp wait, bool nested) {
   }
 }
 
-/// The classes of value `index` of a future that came in, or that regions pass on: the destination, or one class for
-/// all that is received. The inputs of the collective, which its future stands for as well, are not returned.
-llvm::SmallVector<StorageId, 4> StorageMap::receivedFrom(Value future, unsigned index) {
+/// The classes of a wait's result if its future came in, or if regions pass it on: the destination, or what is
+/// received. The inputs of the collective, which its future stands for as well, are not returned.
+llvm::SmallVector<StorageId, 4> StorageMap::classesOfReceived(OpResult result) {
+  Value future = cast<WaitOp>(result.getOwner()).getFuture();
   auto start = future.getDefiningOp<CollectiveOpInterface>();
   if (!start)
     return llvm::SmallVector<StorageId, 4>(writtenBy(future).empty() ? of(future) : writtenBy(future));
-  if (!start.getCollectiveDests().empty()) {
-    addCaptured(start.getCollectiveDests()[index]);
-    return llvm::SmallVector<StorageId, 4>(of(start.getCollectiveDests()[index]));
-  }
-  llvm::SmallVector<StorageId, 4> ids(of(future)), sent = unionOf(start.getCollectiveInputs());
-  llvm::erase_if(ids, [&](StorageId id) { return llvm::is_contained(sent, id); });
-  return ids;
+  if (start.getCollectiveDests().empty())
+    return llvm::SmallVector<StorageId, 4>(receivedStorage(result));
+  Value dest = start.getCollectiveDests()[result.getResultNumber()];
+  addCaptured(dest);
+  return llvm::SmallVector<StorageId, 4>(of(dest));
 }
 
 /// Every memory that operations find by themselves is one class.

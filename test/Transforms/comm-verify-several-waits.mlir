@@ -126,3 +126,24 @@ func.func @from_a_branch(%a: tensor<4xf32>, %c: i1) -> tensor<4xf32> {
   %end = comm.wait %h : !comm.future<tensor<4xf32>>
   return %end : tensor<4xf32>
 }
+
+// -----
+
+// Tests that a wait in a loop returns the memory that a wait in front of it has returned.
+comm.group @dp #comm.ranks<[[0, 1]]>
+func.func @waits_in_the_loop(%a: tensor<4xf32>, %n: index) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %f = comm.all_gather %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<8xf32>>
+  %w0 = comm.wait %f : !comm.future<tensor<8xf32>>
+  scf.for %i = %c0 to %n step %c1 {
+    // expected-note@+1 {{the collective is started here}}
+    %g = comm.all_gather %w0 on @dp : (tensor<8xf32>) -> !comm.future<tensor<16xf32>>
+    %w1 = comm.wait %f : !comm.future<tensor<8xf32>>
+    %x = comm.compute "x"(%a) : (tensor<4xf32>) -> tensor<8xf32>
+    // expected-error@+1 {{writes operand #1, which is in flight}}
+    comm.fsdp.copy %x into %w1 : tensor<8xf32> into tensor<8xf32>
+    %w = comm.wait %g : !comm.future<tensor<16xf32>>
+  }
+  return %a : tensor<4xf32>
+}

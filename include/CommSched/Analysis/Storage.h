@@ -105,7 +105,8 @@ private:
   void visit(mlir::Operation *op, bool nested);
   void visitStart(comm::CollectiveOpInterface start, bool nested);
   void visitWait(comm::WaitOp wait, bool nested);
-  llvm::SmallVector<StorageId, 4> receivedFrom(mlir::Value future, unsigned index);
+  llvm::SmallVector<StorageId, 4> classesOfReceived(mlir::OpResult result);
+  llvm::ArrayRef<StorageId> receivedStorage(mlir::Value value);
   void visitCopyIn(comm::FsdpAllGatherCopyInOp copyIn, bool nested);
   void visitResult(mlir::OpResult result, bool nested);
   llvm::SmallVector<StorageId, 4> dropInner(llvm::SmallVectorImpl<StorageId> &ids, bool nested) const;
@@ -136,6 +137,8 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Slice, 1>> futureValues;
   /// Indexed by future: see writtenBy().
   llvm::DenseMap<mlir::Value, Slice> written;
+  /// Indexed by future from outside whose start has no destinations: the class of each value that it receives.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<StorageId, 1>> received;
   /// The classes whose addresses some operation may keep. If an operation may load such an address, their origin is as
   /// unknown as that of the loaded memref.
   std::vector<StorageId> kept;

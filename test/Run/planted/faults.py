@@ -55,6 +55,10 @@ fault("an address from memory is never that of a global", STORAGE,
       ("storage[known->second].unknownOrigin = true;", "storage[known->second].unknownOrigin = false;"))
 fault("a collective with a destination has memory of its own", STORAGE,
       ("ids = llvm::to_vector<2>(of(start.getCollectiveDests()[index]));", "ids.push_back(allocate(start, future, 0, nested));"))
+fault("each wait for a collective from outside returns memory of its own", STORAGE,
+      ("if (start.getCollectiveDests().empty())\n    return llvm::SmallVector<StorageId, 4>(receivedStorage(result));",
+       "if (start.getCollectiveDests().empty())\n    return {};"),
+      test="Transforms/comm-verify-several-waits.mlir")
 fault("a wait on one side of a branch is certain", "Analysis/CertainWait.cpp",
       ("!successors.empty() && llvm::all_of(", "!successors.empty() && llvm::any_of("))
 
@@ -102,6 +106,10 @@ fault("bufferization writes inputs in flight", MARKERS,
       ("  llvm::append_range(operands, start.getCollectiveInputs());\n", ""),
       test="Conversion/comm-bufferize-waits.mlir")
 fault("bufferization writes the caller's tensors", MARKERS, ("    if (!function.isPublic())", "    if (true)"))
+fault("bufferization writes what another basic block reads later", MARKERS,
+      ("[](BlockArgument argument) { return isa<RankedTensorType>(argument.getType()); }",
+       "[](BlockArgument) { return false; }"),
+      test="Conversion/comm-bufferize-blocks.mlir")
 fault("bufferization shares destinations", MARKERS,
       ("if (!places.isPlace(dest->get()) && !isOnlyUse(*dest))", "if (false)"),
       test="Conversion/comm-bufferize.mlir")
