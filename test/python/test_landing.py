@@ -211,8 +211,40 @@ def test_a_wait_for_a_view_is_a_wait_for_what_is_viewed(world, function, waits):
         assert (value.args[0] if value.target is operator.getitem else value) in starts
         assert wait.meta["val"].shape == value.meta["val"].shape
     assert [n.meta["val"].shape for n in gm.graph.output_node().all_input_nodes] == shapes
-    gm.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))  # Pieces that nobody reads.
     assert all(n in found or n.target is operator.getitem for start in starts for n in start.users)
+
+
+def view_twice(world, x):
+    flat = c10d.all_gather_into_tensor(x, 8, world).view(-1)
+    return c10d.wait_tensor(flat) + 1, c10d.wait_tensor(flat) * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "waits"),
+    [
+        (view_alone, 1),
+        (view_twice, 1),
+        (views_of_views, 1),
+        (pieces, 1),
+        (elements_of_a_list, 2),
+        (a_view_and_the_whole, 1),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_wait_for_a_view_is_exported_as_it_is_scheduled(world, function, waits):
+    gm = trace(lambda x: function(world, x), (4, 8))
+    before, asked = gm.code, []
+    text = ct.export_mlir(gm, runtime_estimation=lambda node, override_bytes=None: asked.append(node))
+    assert gm.code == before and set(asked) <= set(gm.graph.nodes)
+    commsched.Program(text)
+    assert text.count("comm.wait ") == waits
+    shapes = ["x".join(map(str, n.meta["val"].shape)) for n in gm.graph.output_node().all_input_nodes]
+    returned = next(line for line in text.splitlines() if "return " in line)
+    assert returned.split(" : ")[1].split(" loc")[0] == ", ".join(f"tensor<{s}xf32>" for s in shapes)
+    for node in gm.graph.find_nodes(op="call_function", target=aten.add.Tensor):
+        line = next(line for line in text.splitlines() if f'loc("{node.name}")' in line)
+        read = ", ".join(f"tensor<{'x'.join(map(str, n.meta['val'].shape))}xf32>" for n in node.all_input_nodes)
+        assert f": ({read}) -> " in line
 
 
 def test_views_of_what_lands_are_merged_like_others(world):
@@ -251,3 +283,31 @@ def test_unsorted_graphs_are_exported(world):
 def test_a_graph_in_order_with_one_wait_per_start_is_only_read(world):
     gm = saved_starts(world, "wait")
     assert landing.name_landed_results(gm.graph) == 0
+
+
+def test_an_operator_without_an_overload_gets_that_which_its_arguments_mean(world):
+    """Inductor's passes write `aten.clone`. A write of the copy is no write of what was copied."""
+
+    def f(buffer, x):
+        before = c10d.wait_tensor(c10d.all_reduce(x, "sum", world)) @ x
+        copied = buffer.clone()
+        copied.add_(before)
+        return buffer * 1, buffer.select(0, 1) * 2, copied
+
+    gm = trace(f, (4, 4), (4, 4))
+    calls = {n.name: n for n in gm.graph.nodes if n.op == "call_function"}
+    named = {name: n.target for name, n in calls.items()}
+    for n in calls.values():
+        if n.target.namespace == "aten":
+            n.target = n.target.overloadpacket
+    scheduled(gm)
+    assert {name: n.target for name, n in calls.items()} == named
+    assert (calls["add_"], calls["mul"]) not in effects.edges(gm.graph)
+
+
+def test_a_call_that_fits_no_overload_stays(world):
+    gm = trace(lambda x: x.clone(), (4, 4))
+    (call,) = gm.graph.find_nodes(op="call_function", target=aten.clone.default)
+    call.target, call.args = aten.clone, ("nothing such",)
+    landing.name_overloads(gm.graph)
+    assert call.target is aten.clone

@@ -201,10 +201,15 @@ class CollectiveImports(ComputeImports):
             )
 
     def wait_node(self, node: fx.Node) -> None:
-        """Imports a wait. A wait for what another one has landed is a view of that."""
+        """Imports a wait. A wait for what another one has landed is a view of that.
+
+        A view of what is in flight has landed: it reads a wait that was made for it.
+        """
         source = self.values.get(node.args[0])
         val = node.meta.get("val")
-        if isinstance(source, Value) and source.storage in self.landed:
+        if isinstance(source, Value) and (
+            source.storage in self.landed or not source.waitable and source.storage in self.waited
+        ):
             self.canonical[storage_of(val)] = source.storage
             self.compute(node, operators.spec_of(node))
             return

@@ -14,7 +14,7 @@ import torch.fx as fx
 
 from ...program import Error, Program
 from ..options import Estimation
-from ..semantics.landing import sort
+from ..semantics.landing import sort, waits_for_views, with_waits_for_results
 from .graph import Importer, donated_placeholders
 from .state import SplitRules
 
@@ -87,6 +87,15 @@ def _culprit(importer: Importer) -> str | None:
     return None
 
 
+def _of_originals(estimation: Estimation, origins: dict[fx.Node, fx.Node]) -> Estimation:
+    """Estimates for the nodes of a copy: those of the nodes that they are copies of, which the user knows."""
+
+    def estimate(node: fx.Node, *args: Any, **options: Any) -> float | None:
+        return estimation(origins.get(node, node), *args, **options)
+
+    return estimate
+
+
 def export_mlir(
     gm: fx.GraphModule | fx.Graph,
     *,
@@ -97,6 +106,8 @@ def export_mlir(
     fusion: bool = True,
 ) -> str:
     """The post-AOT graph `gm` as the text of an MLIR module. The graph must have fake-tensor metadata.
+
+    A wait for a view of what is in flight is exported as scheduling sees it: a wait for the whole, then the view.
 
     Args:
         runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, the convention of PyTorch's
@@ -112,6 +123,11 @@ def export_mlir(
         ValueError: `donated` names something that is not a placeholder.
     """
     graph = gm if isinstance(gm, fx.Graph) else gm.graph
+    if waits_for_views(graph):
+        sort(graph)
+        graph, origins = with_waits_for_results(graph)
+        if runtime_estimation is not None:
+            runtime_estimation = _of_originals(runtime_estimation, origins)
     given: dict[str, Any] = {
         "runtime_estimation": runtime_estimation,
         "donated": donated,

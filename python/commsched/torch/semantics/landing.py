@@ -7,10 +7,12 @@ Sharding libraries write waits for what has landed already (`wait_tensor(wait_te
 start beside that of its wait, for the backward pass. PyTorch's wait returns the tensor that it is given, so all of them
 are one tensor. Here the first wait remains, and everybody behind it reads its result. So a start has one reader, its
 wait, and can be merged and split. A wait for a list (`wait_tensors`, PyTorch 2.15) becomes one wait per element.
+Inductor's passes call operators without naming the overload (`aten.clone`); here each call names it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any
 
@@ -31,8 +33,24 @@ def prepare(graph: fx.Graph) -> None:
         AssertionError: the arguments of some nodes form a cycle.
     """
     sort(graph)
+    name_overloads(graph)
     if split_waits(graph) + name_landed_results(graph):
         refresh(graph)
+
+
+def name_overloads(graph: fx.Graph) -> None:
+    """Replaces operators whose overload is open by the overload that the arguments mean. O(nodes).
+
+    Only an overload has a schema, which tells what a call writes and aliases. An open operator is a function of which
+    nothing is known. It stays if its arguments fit no overload.
+    """
+    for node in graph.nodes:
+        packet = node.target
+        if node.op != "call_function" or not isinstance(packet, torch._ops.OpOverloadPacket):
+            continue
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+        with contextlib.suppress(RuntimeError):
+            node.target = getattr(packet, torch._C._jit_resolve_packet(packet._qualified_op_name, *args, **kwargs))
 
 
 def split_waits(graph: fx.Graph) -> int:
@@ -112,11 +130,30 @@ def name_landed_results(graph: fx.Graph) -> int:
     return changed
 
 
-def _wait_for_what_is_viewed(graph: fx.Graph) -> int:
+def waits_for_views(graph: fx.Graph) -> bool:
+    """Whether a wait takes a view of what is in flight. O(waits + views)."""
+    waits = graph.find_nodes(op="call_function", target=torch.ops._c10d_functional.wait_tensor.default)
+    return any(len(_views_in_flight(wait.args[0])) > 1 for wait in waits)
+
+
+def with_waits_for_results(graph: fx.Graph) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
+    """A copy of a graph in which waits for views are waits for the results of starts. Nodes keep their names.
+
+    The graph has to be sorted. The second result is indexed by node of the copy: the node that it is a copy of.
+    """
+    made: dict[fx.Node, fx.Node] = {}
+    copied = fx.Graph(graph.owning_module)
+    copied.output(copied.graph_copy(graph, made))
+    origins = {copy: node for node, copy in made.items()}
+    _wait_for_what_is_viewed(copied, origins)
+    return copied, origins
+
+
+def _wait_for_what_is_viewed(graph: fx.Graph, origins: dict[fx.Node, fx.Node] | None = None) -> int:
     """Lets waits for views of what is in flight wait for the result of the start, of which one storage is all.
 
     Whoever reads the views behind the wait reads copies of them that view what has landed. Returns how many waits were
-    changed.
+    changed. `origins`, indexed by node, gets for each copy what it has for the view.
     """
     place, changed = {n: i for i, n in enumerate(graph.nodes)}, 0
     for wait in graph.find_nodes(op="call_function", target=torch.ops._c10d_functional.wait_tensor.default):
@@ -127,12 +164,16 @@ def _wait_for_what_is_viewed(graph: fx.Graph) -> int:
         for view in reversed(views):
             with graph.inserting_after(last):
                 last = made[view] = graph.node_copy(view, lambda n, made=made: made.get(n, n))
+            if origins is not None:
+                origins[last] = origins[view]
         copies = set(made.values())
         wait.replace_all_uses_with(last, lambda reader, copies=copies: reader not in copies)
         for view in views:
             view.replace_all_uses_with(made[view], lambda reader, wait=wait: place.get(reader, -1) > place[wait])
         wait.args = (result,)
         for view in views:
+            for piece in [n for n in view.users if n.target is operator.getitem and not n.users]:
+                graph.erase_node(piece)
             if not view.users:
                 graph.erase_node(view)
         wait.meta = {**{k: v for k, v in wait.meta.items() if k != "tensor_meta"}, "val": result.meta["val"]}
