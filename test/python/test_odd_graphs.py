@@ -372,3 +372,15 @@ def test_whatever_goes_wrong_is_said_and_changes_nothing(world, monkeypatch):
             with pytest.warns(UserWarning, match="surprise"):
                 gm, report = ct.schedule_overlap(gm)
         assert "surprise" in report["error"] and names_of(gm) == before
+
+
+def test_a_collective_of_eager_code_is_refused_by_name(world):
+    """Only torch.compile makes functional collectives of those of torch.distributed."""
+
+    def f(a, x):
+        torch.distributed.all_reduce(a)
+        return a * 2, c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world))
+
+    gm = trace(f, (4, 4), (4, 4))
+    with pytest.raises(ValueError, match="allreduce_ calls c10d.allreduce_.default, a collective of eager code"):
+        ct.export_mlir(gm)

@@ -44,8 +44,17 @@ class Groups:
         """The group that an opaque operation communicates on: its own, or the first one in its subgraphs.
 
         None if nothing names the group.
+
+        Raises:
+            ValueError: the operation is a collective of eager code.
         """
         if isinstance(node.target, torch._ops.OpOverload):
+            if node.target.namespace == "c10d":
+                raise ValueError(
+                    f"{node.name} calls {node.target}, a collective of eager code, and no schema says what it writes "
+                    "and when it has landed; trace functional collectives, which torch.compile makes of those of "
+                    "torch.distributed"
+                )
             named = "group_name" in spec.arguments or "process_group" in spec.arguments
             return self.group(node, spec) if named else None
         for inner in (n for g in operators.subgraphs(node) for n in g.nodes if n.op == "call_function"):
