@@ -26,7 +26,7 @@ from torch._inductor.utils import is_wait
 import gloo
 from commsched.torch import reporting
 from commsched.torch.inductor import config_patches, passes, rivals
-from commsched.torch.inductor.kernel_order import Kernels, is_kernel
+from commsched.torch.inductor.kernel_order import Kernels, is_kernel, real_name
 from commsched.torch.inductor.kernels import KernelImporter
 from commsched.torch.inductor.passes import direction
 from commsched.torch.options import Options
@@ -221,3 +221,33 @@ def test_the_peak_of_kernels_is_that_of_the_given_order(graphs, options):
         _, reports = generated(gm, options)
     given, scheduled = peaks
     assert scheduled == reports["kernels"]["peak_bytes"]["after"] <= given + 2**20
+
+
+def test_kernels_with_other_loops_follow_the_waits_that_they_read():
+    """Fusion for CPUs gives a node the loops of its partner, and forgets that a wait has written what the node reads."""
+
+    def f(x, y):
+        world = torch.distributed.group.WORLD.group_name
+        c10d = torch.ops._c10d_functional
+        landed = c10d.wait_tensor(c10d.all_gather_into_tensor(y, RANKS, world))
+        reduced = c10d.wait_tensor(c10d.all_reduce(x * 2, "sum", world))
+        return x + landed[:3].sum(0), torch.relu(x) + reduced
+
+    found = []
+
+    def look(snodes, promised):
+        before = Kernels(snodes).before
+        for wait in (s for s in snodes if is_wait(s.node)):
+            name = real_name(wait.node.inputs[0].get_name())
+            readers = [
+                s for s in snodes if is_kernel(s) and any(real_name(d.name) == name for d in s.read_writes.reads)
+            ]
+            found.extend((len(s.get_nodes()), wait in before[s]) for s in readers)
+        return ordered(snodes, promised)
+
+    ordered = passes._ordered
+    with fake_world(RANKS):
+        gm = trace_function(f, (8, 4), (1, 4))
+        with mock.patch.object(passes, "_ordered", look):
+            generated(gm, dict(bucketing=False))
+    assert found == [(2, True)] * 2  # One fused kernel reads both results.

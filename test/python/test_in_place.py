@@ -321,6 +321,40 @@ def test_what_the_gate_stops_is_compiled_in_the_order_of_pytorch(where):
     gloo.run(2, _undone, where)
 
 
+def _undone_with_other_sizes(rank, ranks, where):
+    """Ranks exchange other numbers of rows. All of them keep PyTorch's order, which is one decision for all."""
+    import os
+    import warnings
+
+    os.environ["COMMSCHED_STRICT"] = "0"
+    calls = []
+
+    def planted(things):
+        calls.append(things)
+        return ["k writes what c reads until its wait"] if len(calls) == 1 else []
+
+    def exchanged(x, w):
+        gives, takes = ([1, 3], [1, 2]) if rank == 0 else ([2, 4], [3, 4])
+        pieces = c10d.all_to_all_single(x[: sum(gives)].contiguous(), takes, gives, dist.group.WORLD.group_name)
+        return c10d.wait_tensor(pieces).sum(0) + (x @ w), _gathered(w)
+
+    setattr(gate, where, planted)
+    x, w = torch.arange(32.0).view(8, 4) + rank, torch.ones(4, 4)
+    expected = exchanged(x, w)
+    how = ATEN if where == "races_of_graph" else dict(fx_graph_cache=False)
+    step = torch.compile(exchanged, options={**ct.inductor_options(machine="h100-sxm"), **how})
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        got = step(x, w)
+    assert all(map(torch.equal, got, expected)) and len(calls) > 1
+    assert any("k writes what c reads" in str(w.message) for w in seen)
+
+
+@pytest.mark.parametrize("where", ["races_of_graph", "races_of_code"])
+def test_ranks_whose_schedules_are_undone_agree_although_sizes_differ(where):
+    gloo.run(2, _undone_with_other_sizes, where)
+
+
 def test_inductors_table_is_whole_again():
     from torch._inductor.fx_passes.reinplace import inplaceable_ops
 

@@ -22,6 +22,7 @@ from typing import Any
 import torch.fx as fx
 
 from ..apply.snapshot import Snapshot
+from ..ranks import agreement
 from ..reporting import survive
 from ..semantics.landing import split_waits
 from . import rivals
@@ -62,8 +63,8 @@ class Compilation:
             snapshot.restore()
             reduce_in_place(snapshot.graph)
             owner = snapshot.graph.owning_module
-            for entry in ("commsched", "commsched_agreement"):
-                owner.meta.pop(entry, None)
+            owner.meta.pop("commsched", None)
+            agreement.keep_given(snapshot.graph)
             owner.recompile()
 
 

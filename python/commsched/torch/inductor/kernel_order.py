@@ -39,6 +39,20 @@ def _written(s: Any) -> set[str]:
     return {real_name(m) for out in s.get_outputs() for m in out.get_mutations()}
 
 
+# The attribute of Inductor's scheduler that holds the dependences before fusion, indexed by name of a node.
+BEFORE_FUSION = "_commsched_dependences"
+
+
+def remember_dependences(snodes: Sequence[Any]) -> None:
+    """Before fusion: notes what each node depends on.
+
+    Fusion for CPUs may give a node other loops, and reads its dependences off the new ones. These name the buffers that
+    the node reads, but no longer the version of a buffer that a wait has written.
+    """
+    noted = {leaf.get_name(): frozenset(leaf.unmet_dependencies) for s in snodes for leaf in s.get_nodes()}
+    setattr(V.graph.scheduler, BEFORE_FUSION, noted)
+
+
 def kept_dependences(snodes: Sequence[Any]) -> dict[Any, set[Any]]:
     """Indexed by node: the nodes that must come before it.
 
@@ -47,10 +61,11 @@ def kept_dependences(snodes: Sequence[Any]) -> dict[Any, set[Any]]:
     well, but is kept.
     """
     owner = {name: s for s in snodes for name in s.get_buffer_names()}
+    noted = getattr(V.graph.scheduler, BEFORE_FUSION, {})
     result = {}
     for s in snodes:
         before, written = set(), _written(s)
-        for dep in s.unmet_dependencies:
+        for dep in s.unmet_dependencies.union(*(noted.get(leaf.get_name(), ()) for leaf in s.get_nodes())):
             other = owner.get(dep.name)
             if other is None or other is s:
                 continue
@@ -143,6 +158,7 @@ def bound_fusion(snodes: list) -> list:
     from torch._inductor.dependencies import WeakDep
 
     scheduler = V.graph.scheduler
+    remember_dependences(snodes)
     order = carried(snodes, kept_dependences(snodes))
     mark, starts = None, []
 

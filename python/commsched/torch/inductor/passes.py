@@ -102,6 +102,7 @@ class GraphPass(CustomGraphPass):
         own = gate.races_of_graph(graph)
         if graph.owning_module is not None:
             graph.owning_module.meta.pop(META, None)
+        agreement.keep_given(graph)
         which = f"a {direction(graph)} graph of {len(graph.nodes)} nodes"
         if own:  # PyTorch moves waits, too, and makes operators in-place afterwards.
             reporting.warn_once(f"{which} is likely wrong in PyTorch's own order, which it keeps: {own[0]}")

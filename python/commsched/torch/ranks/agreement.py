@@ -37,6 +37,8 @@ from .weights import class_of_weights, whole_parameters
 
 # The entry of a graph module's `meta` that holds the decision.
 META = "commsched_agreement"
+# The entry that holds the options of the schedule.
+OPTIONS = "commsched_options"
 # Indexed by program.
 _decisions: dict[str, Decision] = {}
 
@@ -155,6 +157,8 @@ def schedule(graph: fx.Graph, options: Options, run: Callable) -> dict:
         Unscheduled, or what `run` raises. The graph is unchanged, or has the order that was decided before.
     """
     shape = shape_of(graph, options)
+    if graph.owning_module is not None:
+        graph.owning_module.meta[OPTIONS] = options
     program, count = shape.program(), len(shape.lines)
     in_order = dataclasses.replace(options, bucketing=False, collective_order="program")
     known = _decisions.get(program)
@@ -229,6 +233,20 @@ def _note(graph: fx.Graph, shape: Shape, decision: Decision) -> None:
     """Writes the decision into the graph module's `meta`."""
     if graph.owning_module is not None:
         graph.owning_module.meta[META] = (shape.program(), decision, shape.by_group(decision))
+
+
+def keep_given(graph: fx.Graph) -> None:
+    """Notes that a graph whose schedule was undone keeps PyTorch's order, which ranks compare when the code first runs.
+
+    A graph that was never scheduled stays without a note.
+    """
+    owner = graph.owning_module
+    if owner is None:
+        return
+    owner.meta.pop(META, None)
+    if (options := owner.meta.pop(OPTIONS, None)) is not None:
+        shape = shape_of(graph, options)
+        _note(graph, shape, tuple(((i,), False) for i in range(len(shape.lines))))
 
 
 def remember(program: str, decision: Decision) -> None:
