@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import copy
 import itertools
 import json
 import logging
@@ -153,10 +154,15 @@ class Ranks:
 
     def arguments(self, step: Step, seed: int) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(1000 * seed + self.rank)
-        return [
-            torch.randint(0 if v.dtype == "int64" else -3, 4, v.shape, generator=generator).to(getattr(torch, v.dtype))
-            for v in step.arguments.values()
-        ]
+        made = {
+            n: torch.randint(0 if v.dtype == "int64" else -3, 4, v.shape, generator=generator).to(
+                getattr(torch, v.dtype)
+            )
+            for n, v in step.arguments.items()
+        }
+        if step.joined:
+            made["l"] = made["a"][1:3]
+        return list(made.values())
 
     def function(self, source: str):
         scope = dict(self.scope)
@@ -243,7 +249,7 @@ class Judge:
 
     def _result(self, f, given, parameters=()) -> tuple[list, str]:
         """Results, gradients, and the arguments afterwards; or the error."""
-        data = [t.clone() for t in given]
+        data = copy.deepcopy(given)  # Views of one tensor stay views of one tensor.
         if self.differentiated:
             data = [t.requires_grad_() if n < 2 else t for n, t in enumerate(data)]
         try:

@@ -71,7 +71,10 @@ class RandomModel:
 
     Attributes:
         chained: whether the model has layers that are worth splitting into strands.
+        joined: no argument is a view of another one.
     """
+
+    joined = False
 
     def __init__(self, seed: int, variant: int = 0):
         self.r, (self.width, rows) = random.Random(seed), VARIANTS[variant]

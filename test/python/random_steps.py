@@ -45,7 +45,10 @@ class Step:
 
     Attributes:
         chained: whether the step begins with layers that are worth splitting into strands.
+        joined: whether the argument `l` is a view of `a`.
     """
+
+    joined = False
 
     def __init__(self, seed: int, ranks: int, gradient: bool = False, traced: bool = False, variant: int = 0):
         self.r, self.ranks, self.gradient, self.traced, self.variant = (
@@ -81,6 +84,8 @@ class Step:
             self.r.choice(collectives if self.r.random() < 0.45 else operations)()
         while self.late:
             self._land()
+        if traced and not gradient:
+            self._add_of_compilers(random.Random(-1 - seed))
         names = [n for n in self.made if self.r.random() < 0.5] + list(self.made)[-2:]
         self.returned = list(dict.fromkeys(names)) or ["x + 1"]
         if not gradient and self.r.random() < 0.3:
@@ -98,6 +103,25 @@ class Step:
         return f"def step({', '.join(self.arguments)}):\n    {body}\n"
 
     # Pieces
+
+    def _add_of_compilers(self, r: random.Random) -> None:
+        """Adds lines that only a compiler makes one step of: writes of an argument that may be a view of another one,
+        and exchanges of other numbers of rows on each rank. They have random numbers of their own.
+        """
+        columns = self.arguments["x"].shape[1]
+        self.arguments["l"] = Value((2, columns), written=True)
+        self.joined, added = r.random() < 0.5, []
+        if r.random() < 0.3:
+            added += r.sample(["l.add_(1)", "a[:3].sub_(l[:1].clone())", "l.copy_(x[1:3])", "dist.all_reduce(l)"], 2)
+            added.append(f"l.clamp_(-{LIMIT}, {LIMIT}); a.clamp_(-{LIMIT}, {LIMIT})")
+        if self.ranks == 2 and r.random() < 0.3:
+            name, rows = f"v{len(self.made)}", [[r.randint(0, 2) for _ in range(2)] for _ in range(2)]
+            gives, takes = (f"({a} if R == 0 else {b})" for a, b in (rows, map(list, zip(*rows))))
+            call = f"C.all_to_all_single(x[: sum({gives})].contiguous(), {takes}, {gives}, G)"
+            added.append(f"{name} = W({call}).sum(0, keepdim=True)")
+            self.made[name] = Value((1, columns))
+        for line in added:
+            self.lines.insert(r.randint(0, len(self.lines)), line)
 
     def _pick(self, *, floating=False, integral=False, rows=0, dims=2, dtypes=None, fresh=False) -> tuple[str, Value]:
         """A value that qualifies, one of the newest if possible. `rows`: it divides the leading size."""

@@ -224,7 +224,7 @@ def test_the_peak_of_kernels_is_that_of_the_given_order(graphs, options):
 
 
 def test_kernels_with_other_loops_follow_the_waits_that_they_read():
-    """Fusion for CPUs gives a node the loops of its partner, and forgets that a wait has written what the node reads."""
+    """Fusion for CPUs gives a node the loops of its partner, and forgets that a wait has written what it reads."""
 
     def f(x, y):
         world = torch.distributed.group.WORLD.group_name
