@@ -134,8 +134,8 @@ COMMSCHED_EXPORT int commschedContextSetPeerCurve(CommSchedContext *context, con
 typedef size_t (*CommSchedPeerAnswers)(int64_t *played, size_t capacity, void *data);
 
 /**
- * Tells the operations of order `index`, which CommSchedPeerAnswers calls this for as far as they are known: `names` are
- * those in locations, in the order's own sequence. Indexed like them, `buckets` has the number of the bucket that a
+ * Tells the operations of order `index`, which CommSchedPeerAnswers calls this for as far as they are known: `names`
+ * are those in locations, in the order's own sequence. Indexed like them, `buckets` has the number of the bucket that a
  * collective is merged into, or -1. The collectives of a bucket stand where it starts, and their waits where it is
  * waited for. comm-schedule takes such an order over if its own answers are slower. Returns 0 on success; a failure
  * changes nothing.

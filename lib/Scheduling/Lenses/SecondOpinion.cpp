@@ -10,7 +10,7 @@
 // The answer of the lenses behind this one is played with both, and so are the orders that it replaces. If it loses to
 // one of them, others are searched: by moves from it, with a mix of both costs, and by moves from what that finds or
 // from these orders themselves, as far as they are known. The first one that loses nowhere is shortened as planned as
-// far as it loses nowhere; if there is none, the one that loses least is taken.
+// far as it loses nowhere; if there is none, the one whose loss, and what it is slower as planned, add up to least.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -209,13 +209,21 @@ private:
     return loses(candidates[taken].times) ? taken : shorten(taken);
   }
 
-  /// Of the answers that do not lose, the fastest one as planned; if all lose, the one that loses least.
+  /// How much an answer gives away: what it loses where it loses most, and by how much it is slower as planned than the
+  /// answer without a second opinion.
+  int64_t givenAwayPpm(const BothCosts &times) const {
+    const Ns planned = std::max<Ns>(timeOf(candidates[0].times, kPlanned), 1);
+    return lossPpm(times) + mulDiv(timeOf(times, kPlanned) - planned, kMillion, planned);
+  }
+
+  /// Of the answers that do not lose, the fastest one as planned; if all lose, the one that gives least away.
   size_t leastLosing() const {
     auto isBetter = [&](const JudgedAnswer &a, const JudgedAnswer &b) {
       const bool aLoses = loses(a.times), bLoses = loses(b.times);
       if (aLoses != bLoses)
         return bLoses;
-      return aLoses ? lossPpm(a.times) < lossPpm(b.times) : timeOf(a.times, kPlanned) < timeOf(b.times, kPlanned);
+      return aLoses ? givenAwayPpm(a.times) < givenAwayPpm(b.times)
+                    : timeOf(a.times, kPlanned) < timeOf(b.times, kPlanned);
     };
     return llvm::min_element(candidates, isBetter) - candidates.begin();
   }
