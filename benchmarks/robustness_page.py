@@ -90,8 +90,8 @@ def verdict(rows: list[dict]) -> list[str]:
     name = f"{first['set']} {first['front_end']} program {first['program']} under {first['referee']}"
     lines = [
         f"- **The worst row**: {name} takes {loss:.1f} % longer at its worst {scales}.",
-        f"- **{lost[DEFAULT]} of {len(rows)} rows** take over {LOSS_PERCENT:g} % longer at some {scales}; "
-        + ", ".join(f"with `{o}` {count} rows do" for o, count in lost.items() if o != DEFAULT)
+        f"- **{lost[DEFAULT]} of {len(rows)} rows** take over {LOSS_PERCENT:g} % longer at some {scales}"
+        + "".join(f", with `{o}` {count} rows" for o, count in lost.items() if o != DEFAULT)
         + ".",
     ]
     if any(r["front_end"] == "JAX" for r in rows):

@@ -20,6 +20,7 @@ from models.graphs import graphs_of
 
 import commsched
 import commsched.torch as ct
+from commsched.torch import second_opinion as second_opinions
 from commsched.torch import summary
 from commsched.torch.importer.export import import_graph, import_program
 from commsched.torch.options import Options, machine_file, to_ns
@@ -220,6 +221,44 @@ def test_pytorchs_logs_and_traces_tell_of_no_order_that_does_not_run(world):
         "overlap_scheduling_graph_before",
         "overlap_scheduling_graph_after",
     ]
+
+
+def test_sizes_that_depend_on_data_are_worked_out_once(world):
+    """PyTorch's estimates and orders are those that it gives by itself, and it works each size out once."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    def f(x, *weights):
+        rows = (x[:, 0] > 0).nonzero().flatten()
+        chosen = x[rows]
+        for w in weights:
+            full = c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world))
+            chosen = (chosen @ full).relu()
+        return chosen.sum()
+
+    gm = trace(f, (4096, 1024), *[(128, 1024)] * 3, symbolic=True)
+    asked = []
+    work_out = ShapeEnv.optimization_hint
+
+    def counted(env, expr, fallback=None):
+        if fallback is None:  # The importer gives one.
+            asked.append(expr)
+        return work_out(env, expr, fallback)
+
+    found = []
+    for remembering in (second_opinions._remembering, lambda hints: []):
+        asked.clear()
+        with (
+            mock.patch.object(ShapeEnv, "optimization_hint", counted),
+            mock.patch.object(second_opinions, "_remembering", remembering),
+        ):
+            opinion, _ = _opinion(gm.graph, machine=MACHINE)
+            orders = opinion._orders()
+        found.append((opinion.estimates.times(gm.graph), [order.buckets for order in orders], opinion.failure))
+        if remembering is second_opinions._remembering:
+            times_asked = len(asked)
+            assert 0 < times_asked == len(set(asked))
+    assert found[0] == found[1]
+    assert len(asked) > 2 * times_asked
 
 
 MODULE = """

@@ -44,11 +44,17 @@ Import = Callable[[fx.Graph], "tuple[Program, Importer]"]
 
 @dataclasses.dataclass
 class _Gpu:
-    """What PyTorch's estimators ask a device for, from a machine profile."""
+    """What PyTorch's estimators ask a device for, from a machine profile.
+
+    Args:
+        hints: what PyTorch has taken for sizes that only the run time knows. Indexed by environment, expression and
+            fallback.
+    """
 
     generation: Any
     tflops: dict[str, float]
     dram_gbps: float
+    hints: dict[tuple[int, Any, int | None], int] = dataclasses.field(default_factory=dict)
 
 
 def _gpu_of(options: Options) -> _Gpu | None:
@@ -102,6 +108,25 @@ def _silenced() -> list[tuple[Any, str, Any]]:
     return silent + [(logger, "disabled", True) for logger in loggers if isinstance(logger, logging.Logger)]
 
 
+def _remembering(hints: dict[tuple[int, Any, int | None], int]) -> list[tuple[Any, str, Any]]:
+    """What keeps PyTorch from working out the same size again: it factors an expression whenever it asks for a hint,
+    which is over 90 % of its scheduler's time if sizes depend on data.
+    """
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    work_out = getattr(ShapeEnv, "optimization_hint", None)
+    if work_out is None:
+        return []
+
+    def optimization_hint(env: Any, expr: Any, fallback: int | None = None) -> int:
+        asked = id(env), expr, fallback
+        if asked not in hints:
+            hints[asked] = work_out(env, expr, fallback)
+        return hints[asked]
+
+    return [(ShapeEnv, "optimization_hint", optimization_hint)]
+
+
 @contextlib.contextmanager
 def _on(gpu: _Gpu) -> Iterator[None]:
     """PyTorch's estimators and its overlap scheduler take the GPU of the profile for the device.
@@ -133,6 +158,7 @@ def _on(gpu: _Gpu) -> Iterator[None]:
                 ),
                 (comm_analysis, "get_gpu_type", lambda: gpu.generation),
                 (overlap_scheduling, "MemoryTracker", tracker),
+                *_remembering(gpu.hints),
             ]
         ):
             yield
