@@ -127,7 +127,8 @@ def test_real_ranks(tmp_path, capsys):
         data = (tmp_path / f"rank{rank}.json").read_bytes()
         (tmp_path / f"{rank}.json.gz").write_bytes(gzip.compress(data))
     assert exposed.main(["--json", *paths]) == 0
-    for rank, figures in enumerate(json.loads(capsys.readouterr().out)):
+    everything = json.loads(capsys.readouterr().out)
+    for rank, figures in enumerate(everything):
         assert figures["rank"] == rank and figures["steps"] == 2
         assert 0 < figures["collectives_us"] <= figures["step_us"] and figures["computation_us"] > 0
         assert figures["exposed_us"] <= figures["collectives_us"]
@@ -137,7 +138,9 @@ def test_real_ranks(tmp_path, capsys):
         assert row["kind"] == "all_reduce" and row["calls"] == 1
     assert exposed.main(paths) == 0
     said = capsys.readouterr().out
-    assert "rank 1" in said and "another order gains at most" in said and "all_reduce" in said
+    assert "rank 1" in said and "another order gains at most" in said
+    # On a busy machine, a collective may end before anybody waits for it.
+    assert ("all_reduce" in said) == any(figures["exposed_us"] > 0 for figures in everything)
 
 
 # Tests what is refused, with the place.
