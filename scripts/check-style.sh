@@ -132,6 +132,6 @@ done | sort -n | sed 's/^[0-9]* //')
 [ -n "$changed" ] || { echo "style: nothing for clang-tidy changed since $(git rev-parse --short "$base")"; exit 0; }
 checked=$(printf '%s\n' "$changed" | head -n "$MAX_TIDY")
 rest=$(printf '%s\n' "$changed" | tail -n +$((MAX_TIDY + 1)))
-printf '%s\n' "$checked" | xargs -r -P "$(nproc)" -n 1 clang-tidy-22 --quiet -p build/tidy --extra-arg="-I$PWD/build/include" --warnings-as-errors='*' 2>/dev/null
+printf '%s\n' "$checked" | xargs -r -P "$(nproc)" -n 1 clang-tidy-22 --quiet -p build/tidy --extra-arg="-I$PWD/build/include" --extra-arg="-I$PWD/build/lib/Report" --warnings-as-errors='*' 2>/dev/null
 echo "style: clang-tidy has nothing to say about $(printf '%s\n' "$checked" | wc -l) changed files"
 [ -z "$rest" ] || echo "style: clang-tidy left out, to save time (MAX_TIDY=$MAX_TIDY): $(echo $rest)"

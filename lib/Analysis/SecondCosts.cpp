@@ -8,6 +8,7 @@
 
 #include "CommSched/Analysis/SecondCosts.h"
 #include "CommSched/Analysis/Locations.h"
+#include <map>
 
 using namespace mlir;
 using namespace commsched;

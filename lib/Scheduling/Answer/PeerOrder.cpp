@@ -13,6 +13,8 @@
 
 #include "CommSched/Scheduling/Answer/Schedule.h"
 #include "llvm/ADT/STLExtras.h"
+#include <functional>
+#include <map>
 #include <queue>
 
 using namespace commsched;
