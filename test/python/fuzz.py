@@ -182,9 +182,13 @@ def bits(values) -> list[torch.Tensor]:
 
 
 def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    def as_bytes(t):
+        # A copy, as one element may have any stride.
+        return t.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
+
     def equal(p, q):
-        as_bytes = [t.reshape(-1).view(torch.uint8) for t in (p, q)] if p.numel() and p.dtype == q.dtype else [p, q]
-        return p.shape == q.shape and p.dtype == q.dtype and (torch.equal(*as_bytes) or torch.equal(p, q))
+        both = [as_bytes(p), as_bytes(q)] if p.numel() and p.dtype == q.dtype else [p, q]
+        return p.shape == q.shape and p.dtype == q.dtype and (torch.equal(*both) or torch.equal(p, q))
 
     return len(a) == len(b) and all(map(equal, a, b))
 

@@ -3,6 +3,9 @@
 
 """Writes in place beside collectives in flight: the schedule sees them, and the last gate checks the result."""
 
+import os
+import warnings
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -288,11 +291,8 @@ def test_a_snapshot_brings_erased_and_changed_nodes_back(world, times):
     graph.lint()
 
 
-def _undone(rank, ranks, where):
-    """A schedule that breaks the rule never runs: the order of PyTorch or Inductor does, and one warning says so."""
-    import os
-    import warnings
-
+def _stopped_once(where):
+    """Lets a gate of this process find a fault the first time, and survive it. Returns what it is asked about."""
     os.environ["COMMSCHED_STRICT"] = "0"
     calls = []
 
@@ -301,6 +301,12 @@ def _undone(rank, ranks, where):
         return ["k writes what c reads until its wait"] if len(calls) == 1 else []
 
     setattr(gate, where, planted)
+    return calls
+
+
+def _undone(rank, ranks, where):
+    """A schedule that breaks the rule never runs: the order of PyTorch or Inductor does, and one warning says so."""
+    calls = _stopped_once(where)
     torch.manual_seed(rank)
     data = [torch.randn(32, 16), torch.randn(16, 64), torch.randn(64, 64), torch.arange(32, 64)]
     again = [d.clone() for d in data]
@@ -323,22 +329,13 @@ def test_what_the_gate_stops_is_compiled_in_the_order_of_pytorch(where):
 
 def _undone_with_other_sizes(rank, ranks, where):
     """Ranks exchange other numbers of rows. All of them keep PyTorch's order, which is one decision for all."""
-    import os
-    import warnings
-
-    os.environ["COMMSCHED_STRICT"] = "0"
-    calls = []
-
-    def planted(things):
-        calls.append(things)
-        return ["k writes what c reads until its wait"] if len(calls) == 1 else []
+    calls = _stopped_once(where)
 
     def exchanged(x, w):
         gives, takes = ([1, 3], [1, 2]) if rank == 0 else ([2, 4], [3, 4])
         pieces = c10d.all_to_all_single(x[: sum(gives)].contiguous(), takes, gives, dist.group.WORLD.group_name)
         return c10d.wait_tensor(pieces).sum(0) + (x @ w), _gathered(w)
 
-    setattr(gate, where, planted)
     x, w = torch.arange(32.0).view(8, 4) + rank, torch.ones(4, 4)
     expected = exchanged(x, w)
     how = ATEN if where == "races_of_graph" else dict(fx_graph_cache=False)
