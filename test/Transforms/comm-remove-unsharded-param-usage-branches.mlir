@@ -52,3 +52,21 @@ func.func @not_without_resize(%p: tensor<4xf32>, %q: tensor<4xf32>, %r: tensor<4
   comm.compute "use"(%s) side_effects : (tensor<4xf32>) -> ()
   return
 }
+
+// Tests a branch that returns the parameter or a tensor that is written. A sum that anybody may merge with another cannot take the place of the parameter.
+// CHECK-LABEL: func @joined
+// CHECK: comm.fsdp.copy %{{.*}} into %[[P:arg[0-9]+]]
+// CHECK: scf.yield %[[P]]
+func.func @joined(%p: tensor<4xf32>, %q: tensor<4xf32>, %c: i1) {
+  %y = arith.addf %q, %q : tensor<4xf32>
+  comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
+  %r = scf.if %c -> tensor<4xf32> {
+    // expected-remark @+1 {{LimitingFactor="argument #0: the operation gives the parameter or another tensor to the same result"}}
+    scf.yield %p : tensor<4xf32>
+  } else {
+    scf.yield %q : tensor<4xf32>
+  }
+  comm.compute "use"(%r) side_effects : (tensor<4xf32>) -> ()
+  comm.fsdp.copy %q into %q : tensor<4xf32> into tensor<4xf32>
+  return
+}

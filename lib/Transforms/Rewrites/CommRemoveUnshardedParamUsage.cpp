@@ -22,6 +22,7 @@
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "RewriteRemarks.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -184,11 +185,25 @@ private:
       return std::nullopt; // It reads what the caller left.
     if (state != State::Copied)
       return Refusal{user, "the operation uses the parameter, or a view of it, where it has no contents"};
+    if (joinsStorages(user))
+      return Refusal{user, "the operation gives the parameter or another tensor to the same result"};
     if (event.operand->get() == param)
       plan.windows.back().uses.push_back(event.operand);
     else if (events.positionOf(event.operand->get()) < plan.windows.back().begin)
       return Refusal{user, "the operation uses a view of what the parameter held before"};
     return std::nullopt;
+  }
+
+  /// Returns true if a branch, a loop or a select makes a result of one of several storages. The program may write the
+  /// others, and the copied value would have to be a tensor that can be written.
+  bool joinsStorages(Operation *user) const {
+    Operation *giver = user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp() : user;
+    if (!isa<RegionBranchOpInterface, SelectLikeOpInterface>(giver))
+      return false;
+    return llvm::any_of(giver->getResults(), [&](Value result) {
+      ArrayRef<StorageId> ids = events.storage.of(result);
+      return ids.size() > 1 && llvm::is_contained(ids, events.storage.of(param).front());
+    });
   }
 
   std::optional<Refusal> stepResize(ResizeStorageOp resize, bool direct, const Event &event, Plan &plan) {
