@@ -22,6 +22,26 @@ using namespace commsched;
 
 namespace {
 
+/// Sets `option`, unless the user has.
+template <typename Option, typename Value> void setUnlessGiven(Option &option, Value value) {
+  if (!option.hasValue())
+    option = value;
+}
+
+/// Sets the options that the preset is about.
+void applyPreset(OverlapOptions &options) {
+  switch (options.preset) {
+  case OverlapOptions::Preset::Balanced:
+    return;
+  case OverlapOptions::Preset::Safe:
+    setUnlessGiven(options.collectiveOrder, CollectiveOrder::Program);
+    setUnlessGiven(options.bucketing, false);
+    return setUnlessGiven(options.memoryBudgetRatio, 0.0);
+  case OverlapOptions::Preset::Fast:
+    return setUnlessGiven(options.effort, int64_t(0));
+  }
+}
+
 /// The fraction by which the peak may exceed the input's: the option, or the default of the pass.
 double memoryBudgetRatioOf(const OverlapOptions &options, double ofPass) {
   return options.memoryBudgetRatio == -1.0 ? ofPass : options.memoryBudgetRatio;
@@ -317,11 +337,14 @@ LogicalResult addEntry(StageList &stages, StringRef entry, const OverlapOptions 
 
 } // namespace
 
-LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const OverlapOptions &options,
+LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const OverlapOptions &given,
                                               llvm::function_ref<LogicalResult(const llvm::Twine &)> error,
                                               std::shared_ptr<ReportCollector> collector) {
   if (std::optional<StringRef> root = manager.getOpName(); root && *root != ModuleOp::getOperationName())
     return error("reorder-comm-overlap runs on a 'builtin.module', not on a '" + *root + "'");
+  OverlapOptions options;
+  options.copyOptionValuesFrom(given);
+  applyPreset(options);
   const std::vector<std::string> names = entriesOf(options);
   llvm::Expected<MemoryBudget> memory = parseBudget(options, names);
   if (!memory)

@@ -22,9 +22,17 @@ namespace commsched {
 
 /// Options of `reorder-comm-overlap`.
 struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
+  enum class Preset { Balanced, Safe, Fast };
   enum class MemoryPlanning { Off, On };
   enum class LoopPipelining { Keep, Pipeline };
 
+  Option<Preset> preset{
+      *this, "preset", llvm::cl::init(Preset::Balanced), llvm::cl::desc("what other options are if they are not given"),
+      llvm::cl::values(clEnumValN(Preset::Balanced, "balanced", "their defaults"),
+                       clEnumValN(Preset::Safe, "safe",
+                                  "collective-order=program, bucketing=false and memory-budget-ratio=0: collectives "
+                                  "stay as they are and in their order, and no pass raises the peak"),
+                       clEnumValN(Preset::Fast, "fast", "effort=0: first answers, without a search"))};
   ListOption<std::string> passes{
       *this, "passes",
       llvm::cl::desc(
