@@ -135,6 +135,16 @@ TEST_F(CostInterfaceTest, Linalg) {
   expectCost("%a: memref<100x100xf32>",
              R"(linalg.exp {test} ins(%a : memref<100x100xf32>) outs(%a : memref<100x100xf32>))", 7 + 800,
              OpCostSource::Roofline);
+  // A convolution: 8 x 8 x 100 points of 9 x 50 multiplications and additions, 1 flop per ps.
+  expectCost("%a: memref<1x10x10x50xf32>, %w: memref<3x3x50x100xf32>, %b: memref<1x8x8x100xf32>",
+             "linalg.conv_2d_nhwc_hwcf {test} ins(%a, %w : memref<1x10x10x50xf32>, memref<3x3x50x100xf32>) outs(%b : "
+             "memref<1x8x8x100xf32>)",
+             7 + 5760, OpCostSource::Roofline);
+  // Pooling compares on the vector units, which take 2 ps each: 8 x 8 x 100 points of 400 elements.
+  expectCost("%a: memref<1x27x27x100xf32>, %w: memref<20x20xf32>, %b: memref<1x8x8x100xf32>",
+             "linalg.pooling_nhwc_max {test} ins(%a, %w : memref<1x27x27x100xf32>, memref<20x20xf32>) outs(%b : "
+             "memref<1x8x8x100xf32>)",
+             7 + 5120, OpCostSource::Roofline);
   // An accumulation into a fresh tensor does not read it: 2 x 40000 bytes; into an argument, it does: 3 x 40000.
   std::string generic =
       R"(%0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
@@ -196,6 +206,11 @@ TEST_F(CostInterfaceTest, ProductsInWavesOfTiles) {
                           outs(%c : tensor<2x10x4xf32>) -> tensor<2x10x4xf32>)");
   EXPECT_EQ(costs.costOf(batch).time, 7 + 320);
   EXPECT_EQ(inWaves.costOf(batch).time, 7 + 384);
+  // Nobody knows in which tiles a convolution is computed.
+  Operation *convolution = parse("%a: memref<1x10x10x50xf32>, %w: memref<3x3x50x100xf32>, %b: memref<1x8x8x100xf32>",
+                                 "linalg.conv_2d_nhwc_hwcf {test} ins(%a, %w : memref<1x10x10x50xf32>, "
+                                 "memref<3x3x50x100xf32>) outs(%b : memref<1x8x8x100xf32>)");
+  EXPECT_EQ(inWaves.costOf(convolution).time, 7 + 5760);
   // A given time and an entry of the table precede the model, which modelledTimeOf() asks nevertheless.
   product->setAttr("comm.cost",
                    comm::CostAttr::get(&context, 160000, 100, std::nullopt, 999, std::nullopt, std::nullopt));

@@ -13,6 +13,8 @@
 
 #include "CommSched/Machine/Rounding.h"
 #include "CostModels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Complex/IR/Complex.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 using namespace mlir;
@@ -30,8 +32,11 @@ static int64_t countPoints(linalg::LinalgOp op) {
   return points;
 }
 
-/// The shape of a contraction; unknown if a range is dynamic.
+/// The shape of a contraction; unknown for other operations, and if a range is dynamic. Of a convolution, the inferred
+/// dimensions leave out the positions of the window.
 static ProductShape productOf(linalg::LinalgOp op) {
+  if (!linalg::isaContractionOpInterface(op))
+    return {};
   FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
   if (failed(dims))
     return {};
@@ -45,6 +50,16 @@ static ProductShape productOf(linalg::LinalgOp op) {
     return size;
   };
   return {sizeOf(dims->batch), sizeOf(dims->m), sizeOf(dims->n)};
+}
+
+/// Whether the matrix units carry out an operation: sums of products over the iteration space. Pooling has the
+/// interface of convolutions, too, but multiplies nothing.
+static bool runsOnMatrixUnits(linalg::LinalgOp op) {
+  if (linalg::isaContractionOpInterface(op))
+    return true;
+  return linalg::isaConvolutionOpInterface(op) && llvm::any_of(*op.getBlock(), [](Operation &inner) {
+           return isa<arith::MulFOp, arith::MulIOp, complex::MulOp>(inner);
+         });
 }
 
 static OpWork structured(Operation *operation, const OperationCosts &) {
@@ -64,10 +79,10 @@ static OpWork structured(Operation *operation, const OperationCosts &) {
   work.flops = multiplyAmounts(countPoints(op), flops);
   if (op.getNumDpsInputs() > 0)
     work.element = elementTypeOf(op.getDpsInputOperand(0)->get().getType());
-  if (linalg::isaContractionOpInterface(op) || linalg::isaConvolutionOpInterface(op))
+  if (runsOnMatrixUnits(op)) {
     work.units = ComputeUnits::Matrix;
-  if (work.units == ComputeUnits::Matrix)
     work.product = productOf(op);
+  }
   return work;
 }
 
