@@ -104,5 +104,6 @@ void commsched::registerCostModels(DialectRegistry &registry) {
   commsched::detail::registerMemRefCostModels(registry);
   commsched::detail::registerScfCostModels(registry);
   commsched::detail::registerTensorCostModels(registry);
+  commsched::detail::registerTosaCostModels(registry);
   commsched::detail::registerVectorCostModels(registry);
 }

@@ -53,6 +53,7 @@ void registerLinalgCostModels(mlir::DialectRegistry &registry);
 void registerMemRefCostModels(mlir::DialectRegistry &registry);
 void registerScfCostModels(mlir::DialectRegistry &registry);
 void registerTensorCostModels(mlir::DialectRegistry &registry);
+void registerTosaCostModels(mlir::DialectRegistry &registry);
 void registerVectorCostModels(mlir::DialectRegistry &registry);
 
 } // namespace commsched::detail

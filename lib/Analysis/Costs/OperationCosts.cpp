@@ -481,21 +481,24 @@ OpWork OperationCosts::workOfRegion(Region &region) const {
   return clock.finish();
 }
 
+OpWork OperationCosts::workOfLongestRegion(Operation *op) const {
+  OpWork longest;
+  longest.inlined = true;
+  bool known = true;
+  for (Region &region : op->getRegions()) {
+    OpWork work = workOfRegion(region);
+    known &= work.known;
+    if (timeOf(work) > timeOf(longest))
+      longest = work;
+  }
+  longest.known = known;
+  return longest;
+}
+
 OpWork OperationCosts::workOfRegions(Operation *op) const {
   auto loop = dyn_cast<LoopLikeOpInterface>(op);
-  if (!loop && isa<RegionBranchOpInterface>(op)) {
-    OpWork longest;
-    longest.inlined = true;
-    bool known = true;
-    for (Region &region : op->getRegions()) {
-      OpWork work = workOfRegion(region);
-      known &= work.known;
-      if (timeOf(work) > timeOf(longest))
-        longest = work;
-    }
-    longest.known = known;
-    return longest;
-  }
+  if (!loop && isa<RegionBranchOpInterface>(op))
+    return workOfLongestRegion(op);
   BlockClock clock(*this);
   for (Region &region : op->getRegions())
     clock.compute(workOfRegion(region));

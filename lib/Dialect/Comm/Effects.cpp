@@ -56,6 +56,8 @@ static bool isKnownByName(Operation *op) {
 
 bool comm::isForeignView(Operation *op) {
   StringRef name = op->getName().getStringRef();
+  if (name == "tosa.reshape" || name == "tosa.identity")
+    return op->getNumOperands() > 0 && op->getNumResults() == 1;
   return (name == "stablehlo.reshape" || name == "stablehlo.optimization_barrier") &&
          op->getNumOperands() == op->getNumResults();
 }

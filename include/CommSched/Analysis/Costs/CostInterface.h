@@ -75,8 +75,8 @@ int64_t elementsOf(mlir::Type type);
 /// Operations per element of an arithmetic operation (arith, math); 0 for casts, constants and index arithmetic.
 int64_t flopsPerElement(mlir::Operation *op);
 
-/// Attaches the cost models of arith, bufferization, func, linalg, math, memref, scf, tensor and vector operations. A
-/// model attaches when its dialect is loaded.
+/// Attaches the cost models of arith, bufferization, func, linalg, math, memref, scf, tensor, TOSA and vector
+/// operations. A model attaches when its dialect is loaded.
 void registerCostModels(mlir::DialectRegistry &registry);
 
 } // namespace commsched

@@ -119,6 +119,9 @@ public:
   /// O(nested operations).
   OpWork workOfRegions(mlir::Operation *op) const;
 
+  /// The work of the region of `op` that takes longest. Known only if all regions are. O(nested operations).
+  OpWork workOfLongestRegion(mlir::Operation *op) const;
+
   /// The work of one execution of a call: the body of its callee. Unknown if the callee is external or recursive.
   OpWork workOfCall(mlir::CallOpInterface call) const;
 

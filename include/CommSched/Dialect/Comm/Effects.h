@@ -31,8 +31,8 @@ bool isNoEffects(mlir::Attribute value);
 /// `op`).
 bool hasUndeclaredEffects(mlir::Operation *op);
 
-/// Returns true if result i of an operation that is known by its name alone is a view of operand i: XLA makes reshapes
-/// without a copy.
+/// Returns true if result i of an operation of StableHLO or TOSA is a view of operand i: XLA makes reshapes without a
+/// copy, and upstream lowers those of TOSA to views. The operation is known by its name alone.
 bool isForeignView(mlir::Operation *op);
 
 } // namespace commsched::comm
