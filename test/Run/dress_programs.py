@@ -6,9 +6,9 @@
 #
 #===------------------------------------------------------------------------------------------------===#
 #
-# Makes random programs of products, elementwise operations and collectives, writes each in five dresses, and schedules
-# all: comm with linalg, shard with linalg, StableHLO, operations of a dialect that nobody knows with attributes, and
-# comm on buffers. The times before and after have to be equal within 1 %.
+# Makes random programs of products, elementwise operations and collectives, writes each in six dresses, and schedules
+# all: comm with linalg, shard with linalg, StableHLO, comm with TOSA, operations of a dialect that nobody knows with
+# attributes, and comm on buffers. The times before and after have to be equal within 1 %.
 #
 #   dress_programs.py --bin FOLDER --count N [--first N]
 
@@ -27,6 +27,7 @@ DRESSES = {
     "comm": ["--reorder-comm-overlap"],
     "shard": ["--convert-shard-to-comm", "--reorder-comm-overlap"],
     "stablehlo": ["--convert-stablehlo-to-comm", "--reorder-comm-overlap"],
+    "tosa": ["--reorder-comm-overlap"],
     "unknown": ["--reorder-comm-overlap=assume-pure=my"],
     "buffers": ["--comm-bufferize", "--reorder-comm-overlap"],
 }
@@ -99,6 +100,8 @@ def line(dress: str, number: int, step: Step, read: list[str], made: str) -> str
     operands = ", ".join(f"%v{at}" for at in step.reads)
     if step.kind in ("all_gather", "all_reduce", "reduce_scatter"):
         return collective(dress, number, step.kind, operands, read[0], made)
+    if dress == "tosa":
+        return tosa(number, step, read, made)
     signature = f"({', '.join(read)}) -> {made}"
     if dress == "stablehlo":
         name = {"product": "dot_general", "tanh": "tanh", "add": "add"}[step.kind]
@@ -120,6 +123,25 @@ def line(dress: str, number: int, step: Step, read: list[str], made: str) -> str
     name = "linalg.tanh" if step.kind == "tanh" else "linalg.add"
     whole = f"{name} ins({names} : {', '.join(read)}) outs(%e{number} : {made}) -> {made}"
     return f"%e{number} = tensor.empty() : {made}\n%v{number} = {whole}"
+
+
+def tosa(number: int, step: Step, read: list[str], made: str) -> str:
+    """Products of TOSA have batches, so that reshapes surround one of matrices, which are all square here."""
+    if step.kind != "product":
+        operands = ", ".join(f"%v{at}" for at in step.reads)
+        return f"%v{number} = tosa.{step.kind} {operands} : ({', '.join(read)}) -> {made}"
+    batch, zero = made.replace("<", "<1x"), "tensor<1xbf16>"
+    sizes = f"{step.rows}, {step.columns}"
+    inputs = ", ".join(f"%{name}{number}" for name in "abzz")
+    lines = [f'%z{number} = "tosa.const"() {{values = dense<0.0> : {zero}}} : () -> {zero}']
+    for name, rank, shape in (("s", 3, f"1, {sizes}"), ("t", 2, sizes)):
+        values = f"dense<[{shape}]> : tensor<{rank}xindex>"
+        lines.append(f"%{name}{number} = tosa.const_shape {{values = {values}}} : () -> !tosa.shape<{rank}>")
+    for name, at in zip("ab", step.reads, strict=True):
+        lines.append(f"%{name}{number} = tosa.reshape %v{at}, %s{number} : ({made}, !tosa.shape<3>) -> {batch}")
+    lines.append(f"%c{number} = tosa.matmul {inputs} : ({batch}, {batch}, {zero}, {zero}) -> {batch}")
+    lines.append(f"%v{number} = tosa.reshape %c{number}, %t{number} : ({batch}, !tosa.shape<2>) -> {made}")
+    return "\n".join(lines)
 
 
 def collective(dress: str, number: int, kind: str, operand: str, read: str, made: str) -> str:
