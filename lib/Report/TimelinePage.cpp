@@ -12,6 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "TimelinePage.h"
 #include "CommSched/Report/Report.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -227,10 +228,7 @@ static void writeInElement(StringRef text, raw_ostream &os) {
   }
 }
 
-void commsched::writeHtml(const Report &report, raw_ostream &os) {
-  std::string data;
-  raw_string_ostream dataStream(data);
-  PageWriter(dataStream).write(report);
+void commsched::writePage(StringRef data, raw_ostream &os) {
   os << "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>CommSched timeline</title>\n"
         "<style>\n"
@@ -241,4 +239,11 @@ void commsched::writeHtml(const Report &report, raw_ostream &os) {
   for (StringRef part : kPageScript)
     os << part;
   os << "</script>\n</body>\n</html>\n";
+}
+
+void commsched::writeHtml(const Report &report, raw_ostream &os) {
+  std::string data;
+  raw_string_ostream dataStream(data);
+  PageWriter(dataStream).write(report);
+  writePage(data, os);
 }

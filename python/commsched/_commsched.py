@@ -100,6 +100,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "commschedCalibrate": (_status, [ctypes.POINTER(_Bench), _text, _buffer]),
     "commschedProfileFromTraces": (_status, [_text, _buffer]),
     "commschedCalibrationFolder": (_Buffer, []),
+    "commschedTimelineWritePage": (_status, [_text, _size, _text, _buffer]),
     "commschedScheduleHlo": (_status, [_text, _size, _text, _buffer, _buffer]),
     "commschedXlaInstall": (_status, [_pointer, _buffer]),
     "commschedXlaConfigure": (_status, [_text, _buffer]),
@@ -386,6 +387,11 @@ def schedule_hlo(module: bytes, options: str = "{}") -> tuple[bytes | None, str]
     finally:
         changed = _take(scheduled)
     return changed or None, report
+
+
+def write_timeline_page(request: bytes, path: str) -> None:
+    """Writes a page of what a request describes (CommSched-c/Timeline.h)."""
+    _ask(_library.commschedTimelineWritePage, request, len(request), _encode(path))
 
 
 def version() -> str:

@@ -13,8 +13,10 @@
 #include "CommSched-c/CommSched.h"
 #include "CommSched-c/Calibration.h"
 #include "CommSched-c/Hlo.h"
+#include "CommSched-c/Timeline.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int failures = 0;
@@ -355,6 +357,81 @@ static void testHlo(void) {
   commschedBufferDestroy(report);
 }
 
+/* The bytes of a file, which the caller frees; NULL if there is none. */
+static char *readFile(const char *path) {
+  FILE *file = fopen(path, "rb");
+  long length;
+  char *text;
+  if (!file)
+    return NULL;
+  fseek(file, 0, SEEK_END);
+  length = ftell(file);
+  rewind(file);
+  text = calloc(length + 1, 1);
+  if (fread(text, 1, length, file) != (size_t)length)
+    text[0] = 0;
+  fclose(file);
+  return text;
+}
+
+/* One rank with a kernel, a collective, and the time in which it is exposed; and each table with one wrong number. */
+static void testTimeline(void) {
+  static const char *const form =
+      "{\"strings\": [\"</script>\", \"exposed\"], \"notes\": [], \"sides\": [{\"title\": \"rank 0\", \"note\": \"\","
+      " \"begin\": %s, \"end\": 30, \"bound\": 20, \"figures\": [{\"name\": \"step\", \"ns\": 30}],"
+      " \"lanes\": [\"computation\", \"stream 1\"], \"loads\": [10, 20],"
+      " \"ops\": {\"kind\": [0, %s, 1], \"group\": [-1, 0, -1]},"
+      " \"starts\": {\"op\": [%s], \"bytes\": [-1], \"ranks\": [2], \"exposed\": [20], \"late\": [0], \"match\": [0]},"
+      " \"waits\": {\"op\": [2], \"start\": [1], \"exposed\": [20], \"factor\": [-1]},"
+      " \"spans\": {\"op\": [0, 1, 2], \"row\": [0, %s, 0], \"start\": [0, 10, 10], \"length\": [10, 20%s],"
+      " \"stall\": [0, 0, 1]}}]}";
+  static const char *const right[] = {"0", "0", "1", "1", ", 20"};
+  static const struct {
+    size_t field;
+    const char *value, *reason;
+  } wrong[] = {{0, "31", "sides[0].end: expected at least begin, 31, got 30"},
+               {1, "2", "sides[0].ops.kind[1]: expected an integer from 0 to 1, got 2"},
+               {2, "3", "sides[0].starts.op[0]: expected an integer from 0 to 2, got 3"},
+               {3, "2", "sides[0].spans.row[1]: expected an integer from 0 to 1, got 2"},
+               {3, "\"a\"", "sides[0].spans.row[1]: expected an integer from 0 to 1, got \"a\""},
+               {4, "", "sides[0].spans.length: expected an array of 3 integers"},
+               {4, ", 9007199254740993", "sides[0].spans.length[2]: expected an integer from 0 to 9007199254740992"}};
+  static const char *const none[] = {"", "[]", "{\"sides\": []}", "{\"strings\": [], \"notes\": [], \"sides\": [1]}"};
+  static const char path[] = "commsched-timeline-test.html";
+  char request[2048];
+  CommSchedBuffer reason;
+  size_t i;
+  char *page;
+  remove(path);
+  for (i = 0; i < sizeof(wrong) / sizeof(*wrong); ++i) {
+    const char *fields[5];
+    memcpy(fields, right, sizeof(fields));
+    fields[wrong[i].field] = wrong[i].value;
+    snprintf(request, sizeof(request), form, fields[0], fields[1], fields[2], fields[3], fields[4]);
+    CHECK(commschedTimelineWritePage(request, strlen(request), path, &reason) == 1);
+    CHECK(strstr(reason.data, wrong[i].reason) != NULL);
+    commschedBufferDestroy(reason);
+  }
+  for (i = 0; i < sizeof(none) / sizeof(*none); ++i) {
+    CHECK(commschedTimelineWritePage(none[i], strlen(none[i]), path, &reason) == 1);
+    commschedBufferDestroy(reason);
+  }
+  snprintf(request, sizeof(request), form, right[0], right[1], right[2], right[3], right[4]);
+  CHECK(commschedTimelineWritePage(request, strlen(request), "-", &reason) == 1);
+  commschedBufferDestroy(reason);
+  CHECK(commschedTimelineWritePage(request, strlen(request), "no-such-folder/page.html", &reason) == 1);
+  CHECK(strstr(reason.data, "no-such-folder/page.html") != NULL);
+  commschedBufferDestroy(reason);
+  CHECK(readFile(path) == NULL); /* nothing is left behind */
+  CHECK(commschedTimelineWritePage(request, strlen(request), path, &reason) == 0 && reason.length == 0);
+  commschedBufferDestroy(reason);
+  page = readFile(path);
+  CHECK(page && strstr(page, "\"kind\":[0,0,1]") != NULL);
+  CHECK(page && strstr(page, "\"\\u003c/script>\"") != NULL); /* a text cannot end the element */
+  free(page);
+  remove(path);
+}
+
 int main(void) {
   CHECK(commschedGetVersion()[0] != 0);
   testRoundTrip();
@@ -364,6 +441,7 @@ int main(void) {
   testEnvironment();
   testCalibration();
   testHlo();
+  testTimeline();
   if (failures == 0)
     printf("all checks hold\n");
   return failures != 0;

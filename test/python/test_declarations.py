@@ -15,7 +15,7 @@ import pytest
 from commsched import _commsched
 
 INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
-HEADERS = ("CommSched.h", "Calibration.h", "Hlo.h")
+HEADERS = ("CommSched.h", "Calibration.h", "Hlo.h", "Timeline.h")
 STRUCTS = {
     "CommSchedBuffer": _commsched._Buffer,
     "CommSchedMessage": _commsched._Message,

@@ -4,11 +4,14 @@
 // Where everything is on the canvas, and how it is drawn. A frame costs time in what is in view, and draws at most a few
 // rectangles per pixel and row, however many operations there are.
 
-const GUTTER = 172, ROW_HEIGHT = 24, ROW_GAP = 3, TITLE_HEIGHT = 30, RESOURCE_HEIGHT = 34, BAND_GAP = 10;
+const GUTTER = 172, ROW_HEIGHT = 24, ROW_GAP = 3, TITLE_HEIGHT = 30, FIGURES_HEIGHT = 48, RESOURCE_HEIGHT = 34, BAND_GAP = 10;
 /** Heights between which the memory curve uses the room that the rows leave. */
 const MEMORY_LEAST = 96, MEMORY_MOST = 230;
 /** Spans of at least this width, in pixels, have a gap of one pixel behind them. */
 const WIDE = 8;
+
+/** The height of a side's title. One with figures has two lines. */
+function titleHeight(side) { return side.isRecorded ? FIGURES_HEIGHT : TITLE_HEIGHT; }
 
 /** The bands of a block from the top to the bottom, on `room` pixels if they fit: [{type, side, top, height, ...}]. */
 function layOut(sides, limit, room) {
@@ -17,24 +20,27 @@ function layOut(sides, limit, room) {
   const isShown = (side, row, lane) => lane < side.data.loads.length || row.tracks[0].starts.length > 0;
   let fixed = 0;
   for (const side of sides) {
-    fixed += TITLE_HEIGHT + BAND_GAP + side.resources.length * (RESOURCE_HEIGHT + ROW_GAP);
+    fixed += titleHeight(side) + BAND_GAP + side.resources.length * (RESOURCE_HEIGHT + ROW_GAP);
     fixed += side.rows.reduce((sum, row, lane) => sum + (isShown(side, row, lane) ? row.tracks.length : 0), 0) * (ROW_HEIGHT + ROW_GAP);
   }
   const memory = Math.floor(Math.min(Math.max((room - fixed) / sides.length, MEMORY_LEAST), MEMORY_MOST));
-  const most = Math.max(1, limit, ...sides.map(side => side.data.peak));
+  const most = Math.max(1, limit, ...sides.map(side => side.data.peak ?? 0));
   let top = 0;
   const add = (type, height, gap, more) => {
     bands.push({type, top, height, ...more});
     top += height + gap;
   };
   sides.forEach((side, index) => {
-    add("title", TITLE_HEIGHT, 0, {side: index});
+    add("title", titleHeight(side), 0, {side: index});
     side.rows.forEach((row, lane) => {
       if (isShown(side, row, lane))
         row.tracks.forEach((_, track) => add("row", ROW_HEIGHT, ROW_GAP, {side: index, row: lane, track}));
     });
     side.resources.forEach((_, resource) => add("resource", RESOURCE_HEIGHT, ROW_GAP, {side: index, resource}));
-    add("memory", memory, BAND_GAP, {side: index, most: most * 1.06, ticks: byteTicks(most, memory > 150 ? 5 : 3)});
+    if (side.data.memory)
+      add("memory", memory, BAND_GAP, {side: index, most: most * 1.06, ticks: byteTicks(most, memory > 150 ? 5 : 3)});
+    else
+      top += BAND_GAP;
   });
   return bands;
 }
@@ -140,11 +146,12 @@ class Painter {
       const [top, bottom] = view.extentOf(index).map(y => y - view.scroll);
       const lineAt = (colour, when, dash) => {
         if (view.xOf(when) >= GUTTER)
-          this.line(colour, view.xOf(when), top + TITLE_HEIGHT, view.xOf(when), bottom, dash);
+          this.line(colour, view.xOf(when), top + titleHeight(side), view.xOf(when), bottom, dash);
       };
       lineAt(colours.text, side.makespan, []);
-      if (view.bound > 0)
-        lineAt(colours.bound, view.bound, [3, 3]);
+      const bound = side.data.bound ?? view.bound;
+      if (bound > 0)
+        lineAt(colours.bound, side.origin + bound, [3, 3]);
     });
   }
 
@@ -247,8 +254,10 @@ class Painter {
   drawLabel(side, operation, kind, x, y, room) {
     let text = side.label(operation);
     if (kind === KIND_STALL) {
-      const wait = side.waitAt[operation], long = wait < 0 ? "waits" : "waits for " + side.label(side.data.waits.start[wait]);
-      text = this.measure(long) > room ? "waits" : long;
+      // Why nothing was computed, a recording does not tell.
+      const [short, joint] = side.isRecorded ? ["exposed", ": "] : ["waits", " for "], wait = side.waitAt[operation];
+      const long = wait < 0 ? short : short + joint + side.label(side.data.waits.start[wait]);
+      text = this.measure(long) > room ? short : long;
     }
     if (this.measure(text) > room) {
       const keep = Math.floor(text.length * room / this.measure(text)) - 1;
@@ -330,9 +339,9 @@ class Painter {
     if (view.cursor !== null) {
       // Not across the titles, which are text.
       const x = Math.round(view.xOf(view.cursor)) + 0.5;
-      view.sides.forEach((_, side) => {
-        const [top, bottom] = view.extentOf(side).map(y => y - view.scroll);
-        this.line(colours.accent, x, top + TITLE_HEIGHT, x, bottom);
+      view.sides.forEach((side, index) => {
+        const [top, bottom] = view.extentOf(index).map(y => y - view.scroll);
+        this.line(colours.accent, x, top + titleHeight(side), x, bottom);
       });
     }
     if (view.range) {
@@ -351,7 +360,7 @@ class Painter {
     const box = view.boxOf(sideIndex, operation);
     if (box)
       context.strokeRect(box.x - 1, box.y - 1, Math.max(box.width, 2) + 2, box.height + 2);
-    if (side.startAt[operation] < 0 || !box)
+    if (side.startAt[operation] < 0 || !box || side.isRecorded)
       return;
     // A collective is tied to the moment of its issue, and to the waits for it.
     const tie = (when, row, x) => {
@@ -390,17 +399,17 @@ class Overview {
     }
     const context = this.still.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const scale = width / view.span, lane = (height - 6) / view.sides.length;
+    const scale = width / view.span, lane = (height - 6) / view.sides.length, gap = 2 / Math.max(1, view.sides.length - 1);
     view.sides.forEach((side, index) => {
-      const top = 2 + index * (lane + 2);
+      const top = 2 + index * (lane + gap);
       const {waiting, hits} = this.columnsOf(side, view.hits[index], scale, Math.ceil(width) + 1);
       context.fillStyle = colours.kinds[KIND_COMPUTE];
       context.globalAlpha = 0.3;
-      context.fillRect(0, top, side.makespan * scale, lane);
+      context.fillRect(side.origin * scale, top, side.length * scale, lane);
       context.globalAlpha = 1;
       for (let x = 0; x < waiting.length; ++x) {
         if (waiting[x] > 0) {
-          const part = Math.max(1.5, Math.min(1, waiting[x]) * lane);
+          const part = Math.min(lane, Math.max(1.5, Math.min(1, waiting[x]) * lane));
           context.fillStyle = colours.kinds[KIND_STALL];
           context.fillRect(x, top + lane - part, 1, part);
         }

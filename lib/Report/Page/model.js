@@ -1,7 +1,8 @@
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The data of the page: decodes the columns of TimelinePage.cpp and answers questions about them. Knows no document.
+// The data of the page: decodes the columns of TimelinePage.cpp and RecordedPage.cpp, and answers questions about them. Knows
+// no document.
 
 const KIND_COMPUTE = 0, KIND_STALL = 1, KIND_COLLECTIVE = 2;
 
@@ -99,16 +100,23 @@ class Row {
   }
 }
 
-/** One measurement of a block, such as that before the passes. */
+/**
+ * One measurement of a block, such as that before the passes, or one timeline that somebody else recorded. A recorded one has
+ * figures in place of memory, costs, places and dependences.
+ */
 class Side {
   constructor(data, strings, title) {
     this.data = data;
     this.strings = strings;
     this.title = title;
+    this.isRecorded = data.figures !== undefined;
     this.makespan = data.makespan;
+    /** From its first moment to its last, ns. */
+    this.origin = data.begin ?? 0;
+    this.length = this.makespan - this.origin;
     this.count = data.ops.kind.length;
-    this.when = Float64Array.from(data.memory.when);
-    this.live = Float64Array.from(data.memory.live);
+    this.when = Float64Array.from(data.memory?.when ?? []);
+    this.live = Float64Array.from(data.memory?.live ?? []);
     // With contention: the share of each resource that is in use, from each moment on.
     this.resources = (data.resources || []).map(({name, when, permille}) => ({
       name: name.replaceAll("_", " "),
@@ -122,6 +130,8 @@ class Side {
     this.waitAt = new Int32Array(this.count).fill(-1);
     data.starts.op.forEach((op, index) => { this.startAt[op] = index; });
     data.waits.op.forEach((op, index) => { this.waitAt[op] = index; });
+    if (this.isRecorded)
+      this.byMatch = new Map(data.starts.op.map((op, index) => [data.starts.match[index], op]).filter(([match]) => match >= 0));
     this.#makeRows();
   }
 
@@ -140,7 +150,7 @@ class Side {
         [this.begin[operation], this.end[operation], this.rowOf[operation]] = [start, end, row];
     }
     // With several streams, the load of the compute lane is that of all of them; each row tells its own.
-    const {streamRow} = this.data, severalStreams = streamRow.length > 1;
+    const {streamRow = [0]} = this.data, severalStreams = streamRow.length > 1;
     const work = list => list.reduce((sum, span) => sum + (span.kind === KIND_STALL ? 0 : span.end - span.start), 0);
     this.rows = byRow.map((list, row) => {
       const isStream = severalStreams && streamRow.includes(row);
@@ -159,13 +169,15 @@ class Side {
 
   text(index) { return index < 0 ? "" : this.strings[index]; }
   kind(operation) { return this.text(this.data.ops.kind[operation]); }
-  names(operation) { return this.#list(this.data.ops.names[operation]); }
-  places(operation) { return this.#list(this.data.ops.places[operation]); }
+  names(operation) { return this.#list(this.data.ops.names?.[operation] ?? -1); }
+  places(operation) { return this.#list(this.data.ops.places?.[operation] ?? -1); }
   #list(entry) { return (Array.isArray(entry) ? entry : entry < 0 ? [] : [entry]).map(index => this.strings[index]); }
 
-  /** The short name of an operation: the name of its location, or else its kind. */
+  /** The short name of an operation: the name of its location, or else its kind. One may stand for neighbours that follow it. */
   label(operation) {
-    const name = this.names(operation)[0];
+    const name = this.names(operation)[0], more = (this.data.ops.count?.[operation] ?? 1) - 1;
+    if (more > 0)
+      return `${this.kind(operation)} and ${more} more`;
     return name === undefined || this.places(operation).includes(name) ? this.kind(operation) : name;
   }
 
@@ -174,13 +186,19 @@ class Side {
     const {ops, starts, waits} = this.data;
     const facts = {
       label: this.label(operation), kind: this.kind(operation), names: this.names(operation), places: this.places(operation),
-      begin: this.begin[operation], end: this.end[operation], row: this.rowOf[operation], reached: ops.reached[operation],
-      cost: ops.cost[operation], low: ops.low[operation], high: ops.high[operation], origin: this.text(ops.origin[operation]),
-      workspace: ops.workspace[operation], group: this.text(ops.group[operation]), bytes: 0, exposed: 0, factor: "", awaited: -1,
+      begin: this.begin[operation], end: this.end[operation], row: this.rowOf[operation],
+      group: this.text(ops.group[operation]), bytes: 0, exposed: 0, factor: "", awaited: -1,
     };
+    if (!this.isRecorded)
+      Object.assign(facts, {
+        reached: ops.reached[operation], cost: ops.cost[operation], low: ops.low[operation], high: ops.high[operation],
+        origin: this.text(ops.origin[operation]), workspace: ops.workspace[operation],
+      });
     const start = this.startAt[operation], wait = this.waitAt[operation];
     if (start >= 0)
-      Object.assign(facts, {bytes: starts.bytes[start], exposed: starts.exposed[start], factor: this.text(starts.factor[start])});
+      Object.assign(facts, {bytes: starts.bytes[start], exposed: starts.exposed[start], factor: this.text(starts.factor?.[start] ?? -1)});
+    if (start >= 0 && this.isRecorded)
+      Object.assign(facts, {ranks: starts.ranks[start], late: starts.late[start]});
     if (wait >= 0)
       Object.assign(facts, {awaited: waits.start[wait], exposed: waits.exposed[wait], factor: this.text(waits.factor[wait])});
     return facts;
@@ -240,7 +258,7 @@ class Side {
     const {ops} = this.data, result = new Uint8Array(this.count);
     const has = entry => (Array.isArray(entry) ? entry.some(index => matching[index]) : entry >= 0 && matching[entry]);
     for (let op = 0; op < this.count; ++op)
-      if (this.rowOf[op] >= 0 && (has(ops.names[op]) || has(ops.kind[op]) || has(ops.places[op]) || has(ops.group[op])))
+      if (this.rowOf[op] >= 0 && (has(ops.names?.[op] ?? -1) || has(ops.kind[op]) || has(ops.places?.[op] ?? -1) || has(ops.group[op])))
         result[op] = 1;
     return result;
   }
@@ -265,8 +283,15 @@ class Side {
     return this;
   }
 
-  /** The operations of another side that are the same operation, or that were merged with it or into it. */
+  /**
+   * The operations of another side that are the same operation, or that were merged with it or into it. Of recorded ones: the
+   * same collective on another rank.
+   */
   counterparts(operation, other) {
+    if (this.byMatch) {
+      const match = this.data.starts.match[this.startAt[operation]];
+      return other.byMatch.has(match) ? [other.byMatch.get(match)] : [];
+    }
     const keys = this.#keys().keysOf[operation];
     other.#keys();
     return [...new Set(keys.map(key => other.byKey.get(key)).filter(op => op !== undefined))];

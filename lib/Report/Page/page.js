@@ -8,28 +8,40 @@ class Page {
     this.data = data;
     this.blocks = data.blocks.map(block => ({
       ...block,
-      sides: block.sides.map((side, index) => new Side(side, data.strings, block.sides.length === 1 ? "schedule" : data.titles[index])),
+      sides: block.sides.map((side, index) => new Side(side, data.strings, side.title ?? (block.sides.length === 1 ? "schedule" : data.titles[index]))),
     }));
     this.view = new View(this);
     this.panel = new Panel(this);
     this.found = [];
     this.foundAt = -1;
     this.live = {side: -1, entry: -1};
-    document.getElementById("machine").textContent = "machine " + data.machine;
+    document.getElementById("machine").textContent = data.machine === undefined ? "" : "machine " + data.machine;
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     if (this.blocks.length === 0) {
       document.getElementById("summary").append(element("p", "No block of this program has collectives."));
       return;
     }
     this.fillBlocks();
+    if (this.isRecorded)
+      this.leaveOut();
     this.listen();
     this.recall();
+  }
+
+  /** Whether the page shows what somebody else recorded. Such a page has one block. */
+  get isRecorded() { return this.blocks[0].sides[0].isRecorded; }
+
+  /** Takes away what a recording does not tell. */
+  leaveOut() {
+    for (const part of document.querySelectorAll(".scheduled"))
+      part.hidden = true;
+    document.getElementById("query").placeholder = "Search: name, group ( / )";
   }
 
   fillBlocks() {
     const select = document.getElementById("block");
     this.blocks.forEach((block, index) => select.add(new Option(`${block.name} (${formatNs(block.sides.at(-1).makespan)})`, index)));
-    document.getElementById("blocks").hidden = false;
+    document.getElementById("blocks").hidden = this.isRecorded;
     select.addEventListener("change", () => this.show(Number(select.value)));
   }
 
@@ -61,7 +73,10 @@ class Page {
     if (operation >= 0) {
       const data = this.view.sides[side];
       const byPosition = data.data.memoryByOperation;
-      this.setLive(side, byPosition ? operation : data.entryAt(data.begin[operation]));
+      if (data.isRecorded)
+        this.view.cursor = data.begin[operation];
+      else
+        this.setLive(side, byPosition ? operation : data.entryAt(data.begin[operation]));
       if (reveal)
         this.view.reveal(side, operation);
     }
@@ -76,6 +91,8 @@ class Page {
   }
 
   showPeak() {
+    if (this.isRecorded)
+      return;
     const side = this.live.side >= 0 ? this.live.side : this.view.sides.length - 1, entry = this.view.sides[side].peakEntry();
     this.setLive(side, entry);
     const when = this.view.sides[side].when[entry];

@@ -219,16 +219,22 @@ class View {
     };
     for (const band of this.bands) {
       const side = this.sides[band.side];
-      if (band.type === "title") {
+      if (band.type === "title" && side.isRecorded) {
+        const figures = element("small");
+        figures.append(...side.data.figures.map(({name, ns}) => element("span", `${name} ${formatNs(ns)}`)));
+        const title = add("title figures", band.top, band.height, side.title);
+        title.firstChild.append(element("small", side.data.note));
+        title.append(figures);
+      } else if (band.type === "title") {
         const {exposed, peak} = side.data;
         add("title", band.top, band.height, side.title).append(element("small",
           `${formatNs(side.makespan)}, computation waits ${formatNs(exposed)}, peak ${formatBytes(peak)}` +
           (side.slowedDown > 0 ? `, ${formatNs(side.slowedDown)} by contention` : "")));
       } else if (band.type === "row") {
         const row = side.rows[band.row];
-        const busy = row.load === undefined || band.track > 0 || side.makespan === 0 ? "" : percent(row.load / side.makespan);
+        const busy = row.load === undefined || band.track > 0 || side.length === 0 ? "" : percent(row.load / side.length);
         const label = add("lane", band.top, band.height, band.track > 0 ? "" : row.name, busy);
-        label.title = busy ? `${row.name}: busy for ${formatNs(row.load)}, ${busy} of the makespan` : row.name;
+        label.title = busy ? `${row.name}: busy for ${formatNs(row.load)}, ${busy} of the ${side.isRecorded ? "trace" : "makespan"}` : row.name;
       } else if (band.type === "resource") {
         const resource = side.resources[band.resource];
         add("lane", band.top, band.height, resource.name, percent(averageOf(resource, side.makespan)));
