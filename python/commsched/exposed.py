@@ -13,6 +13,7 @@ waits for others to come is told apart: no schedule hides that. docs/guide/Expos
 from __future__ import annotations
 
 import argparse
+import bisect
 import dataclasses
 import gzip
 import heapq
@@ -20,13 +21,14 @@ import json
 import math
 import pathlib
 import re
+import statistics
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from . import nsys
+from . import nsys, recorded
 
 # Categories of events of a device that are computation. Kineto's libkineto/include/ActivityType.h names them.
 _COMPUTATION = {"kernel", "gpu_memcpy", "gpu_memset"}
@@ -36,7 +38,19 @@ _COMMUNICATES = re.compile(r"^(c10d::|_c10d_functional::|record_param_comms|nccl
 _STEP = re.compile(r"^ProfilerStep#\d+$")
 _ITEMSIZE = {"Double": 8, "Long": 8, "Float": 4, "Int": 4, "BFloat16": 2, "Half": 2, "Short": 2}
 
+# The most rectangles of computation on a page, over all ranks. They take about 7 MB, which a browser opens in half a
+# second.
+_MOST_COMPUTATIONS = 200_000
+
 Interval = tuple[float, float]
+
+
+class Computation(NamedTuple):
+    """A run of a kernel, or a part of an operator of the host in which it computes, us."""
+
+    name: str
+    start: float
+    end: float
 
 
 class Call(NamedTuple):
@@ -56,7 +70,7 @@ class Call(NamedTuple):
     nbytes: int
     start: float
     end: float
-    stream: tuple[Any, Any]
+    stream: tuple[int | str, int | str]
 
 
 @dataclasses.dataclass
@@ -67,6 +81,8 @@ class Trace:
         steps: the number of steps that the profiler marked, at least 1.
         computation: when something is computed, disjoint and in order.
         calls: collectives in the order of their starts.
+        kernels: what is computed, in the order of the starts. Together they take the time of `computation`.
+        on_device: whether kernels of a device compute, or operators of the host.
     """
 
     name: str
@@ -74,6 +90,8 @@ class Trace:
     steps: int
     computation: list[Interval]
     calls: list[Call]
+    kernels: list[Computation]
+    on_device: bool
 
     @property
     def span(self) -> Interval:
@@ -99,6 +117,20 @@ class Row:
     waited: float = 0.0
 
 
+class CallTimes(NamedTuple):
+    """Times of one run of a collective, us.
+
+    Args:
+        wait: for how long it waits for other ranks to come.
+        exposed: its share of the exposed time.
+        waited: the part of it in which other ranks have not come yet.
+    """
+
+    wait: float
+    exposed: float
+    waited: float
+
+
 @dataclasses.dataclass
 class Analysis:
     """The times of one rank, us, in all steps.
@@ -108,6 +140,7 @@ class Analysis:
         waited: the part of `exposed` in which other ranks have not come yet. None: the traces do not say.
         idle: neither computation nor a collective runs.
         bound: no order of the same kernels takes less.
+        by_call: indexed by call, the times of one run.
     """
 
     trace: Trace
@@ -119,6 +152,7 @@ class Analysis:
     idle: float
     bound: float
     rows: list[Row]
+    by_call: list[CallTimes]
 
     @property
     def hideable(self) -> float:
@@ -158,7 +192,8 @@ def read(path: str) -> Trace:
         ValueError: the file is not a trace. The text names the file and the place in it.
     """
     try:
-        if nsys.is_export(path):
+        is_export = nsys.is_export(path)
+        if is_export:
             text = nsys.convert(path)
         else:
             data = pathlib.Path(path).read_bytes()
@@ -173,6 +208,9 @@ def read(path: str) -> Trace:
     events = root.get("traceEvents") if isinstance(root, dict) else None
     if not isinstance(events, list):
         raise ValueError(f"{path}: expected a trace of torch.profiler, with traceEvents")
+    for event in events if is_export else ():
+        if event.get("cat") == "kernel":
+            event["tid"] = "all streams"  # An export does not tell them apart.
     info = root.get("distributedInfo")
     return _trace(path, events, info if isinstance(info, dict) else {})
 
@@ -186,15 +224,22 @@ def _trace(path: str, events: list[Any], info: dict[str, Any]) -> Trace:
             start, duration = float(event["ts"]), float(event["dur"])
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"{path}: traceEvents[{number}]: expected the numbers ts and dur") from None
-        if not math.isfinite(start) or not math.isfinite(duration) or duration < 0:
+        if not math.isfinite(start) or not math.isfinite(start + duration) or duration < 0:
             raise ValueError(f"{path}: traceEvents[{number}]: expected a time of at least 0, got {event['dur']}")
         spans.append((event, start, start + duration))
     rank = info.get("rank")
     steps = len({e["name"] for e, _, _ in spans if _STEP.match(str(e.get("name")))})
     on_device = any(e.get("cat") == "kernel" for e, _, _ in spans)
     groups = _groups(info)
-    computation, calls = _device(spans, groups) if on_device else _host(spans)
-    return Trace(path, rank if isinstance(rank, int) else None, max(1, steps), computation, calls)
+    kernels, calls = _device(spans, groups) if on_device else _host(spans)
+    computation = _united((k.start, k.end) for k in kernels)
+    return Trace(path, rank if isinstance(rank, int) else None, max(1, steps), computation, calls, kernels, on_device)
+
+
+def _place(event: dict[str, Any]) -> tuple[int | str, int | str]:
+    """The device and its stream, or the process and its thread."""
+    pid, tid = (where if isinstance(where, int) else str(where) for where in (event.get("pid"), event.get("tid")))
+    return pid, tid
 
 
 def _groups(info: dict[str, Any]) -> dict[str, str]:
@@ -204,15 +249,15 @@ def _groups(info: dict[str, Any]) -> dict[str, str]:
     return {str(g.get("pg_name")): str(g["ranks"]) for g in named if g.get("ranks")}
 
 
-def _device(spans: list[tuple[dict, float, float]], groups: dict[str, str]) -> tuple[list[Interval], list[Call]]:
-    computing: list[Interval] = []
+def _device(spans: list[tuple[dict, float, float]], groups: dict[str, str]) -> tuple[list[Computation], list[Call]]:
+    computing: list[Computation] = []
     calls = []
     for event, start, end in spans:
         if event.get("cat") not in _COMPUTATION:
             continue
         name = str(event.get("name"))
         if not _COLLECTIVE.match(name):
-            computing.append((start, end))
+            computing.append(Computation(name, start, end))
             continue
         args = event.get("args")
         args = args if isinstance(args, dict) else {}
@@ -223,26 +268,51 @@ def _device(spans: list[tuple[dict, float, float]], groups: dict[str, str]) -> t
             members = groups.get(by_name, by_name)
         item = _ITEMSIZE.get(str(args.get("dtype")), 1)
         sizes = [args.get("In msg nelems"), args.get("Out msg nelems")]
-        nbytes = max((n * item for n in sizes if isinstance(n, int)), default=-1)
+        nbytes = max((n * item for n in sizes if isinstance(n, int) and 0 <= n < 1 << 48), default=-1)
         size = args.get("Group size")
-        place = (event.get("pid"), event.get("tid"))
-        calls.append(Call(kind, members, size if isinstance(size, int) else 0, nbytes, start, end, place))
-    return _united(computing), sorted(calls, key=lambda c: c.start)
+        place = _place(event)
+        calls.append(
+            Call(kind, members, size if isinstance(size, int) and 0 < size < 1 << 31 else 0, nbytes, start, end, place)
+        )
+    return sorted(computing, key=lambda k: k.start), sorted(calls, key=lambda c: c.start)
 
 
-def _host(spans: list[tuple[dict, float, float]]) -> tuple[list[Interval], list[Call]]:
+def _host(spans: list[tuple[dict, float, float]]) -> tuple[list[Computation], list[Call]]:
     """A job without devices: operators of the host compute, and gloo communicates beside them."""
-    computing: list[Interval] = []
+    computing: dict[tuple[int | str, int | str], list[Computation]] = defaultdict(list)  # by thread
     waiting: list[Interval] = []
     calls = []
     for event, start, end in spans:
         name = str(event.get("name"))
         if name.startswith("gloo:"):
-            place = (event.get("pid"), event.get("tid"))
+            place = _place(event)
             calls.append(Call(name.removeprefix("gloo:"), "", 0, -1, start, end, place))
         elif event.get("cat") == "cpu_op":
-            (waiting if _COMMUNICATES.match(name) else computing).append((start, end))
-    return _without(_united(computing), _united(waiting)), sorted(calls, key=lambda c: c.start)
+            if _COMMUNICATES.match(name):
+                waiting.append((start, end))
+            else:
+                computing[_place(event)].append(Computation(name, start, end))
+    without = _united(waiting)
+    found = [part for of_thread in computing.values() for part in _parts(_outermost(of_thread), without)]
+    return sorted(found, key=lambda k: k.start), sorted(calls, key=lambda c: c.start)
+
+
+def _outermost(of_thread: list[Computation]) -> Iterator[Computation]:
+    """Those that no other one of the thread contains."""
+    last = -math.inf
+    for operator in sorted(of_thread, key=lambda k: (k.start, -k.end)):
+        if operator.end > last:
+            yield operator
+            last = operator.end
+
+
+def _parts(operators: Iterable[Computation], waiting: list[Interval]) -> Iterator[Computation]:
+    """What is left of operators without intervals that are disjoint and in order."""
+    for name, start, end in operators:
+        first = bisect.bisect_right(waiting, start, key=lambda w: w[1])
+        last = bisect.bisect_left(waiting, end, key=lambda w: w[0])
+        for left in _without([(start, end)], waiting[first:last]):
+            yield Computation(name, *left)
 
 
 # Intervals: disjoint and in order.
@@ -282,25 +352,33 @@ def _length(intervals: Iterable[Interval]) -> float:
 # Analysing.
 
 
-def _waits(traces: Sequence[Trace]) -> dict[int, list[float]]:
-    """Indexed by the place of a trace: how long each of its calls waits for the other ranks to come.
+def _matched(traces: Sequence[Trace]) -> Iterator[list[tuple[int, int]]]:
+    """Calls of several ranks that are one collective: for each rank the place of its trace, and the call's in it.
 
-    The n-th call of a kind on a group is the n-th one on its other ranks, and whoever comes last waits least. Calls
-    that not all of these traces have equally often are left out.
+    The n-th call of a kind on a group is the n-th one on its other ranks. Calls that not all of these traces have
+    equally often are left out.
     """
-    found: dict[int, list[float]] = {}
     times: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, trace in enumerate(traces):
-        found[place] = [0.0] * len(trace.calls)
         for number, call in enumerate(trace.calls):
             times[call.group, call.kind][place].append(number)
     for by_trace in times.values():
         if len(by_trace) < 2 or len({len(numbers) for numbers in by_trace.values()}) > 1:
             continue
         for alike in zip(*([(place, n) for n in numbers] for place, numbers in by_trace.items())):
-            took = [traces[place].calls[n].end - traces[place].calls[n].start for place, n in alike]
-            for (place, n), time in zip(alike, took):
-                found[place][n] = time - min(took)
+            yield list(alike)
+
+
+def _waits(traces: Sequence[Trace]) -> list[list[float]]:
+    """Indexed by the place of a trace: how long each of its calls waits for the other ranks to come.
+
+    Whoever comes last waits least.
+    """
+    found = [[0.0] * len(trace.calls) for trace in traces]
+    for alike in _matched(traces):
+        took = [traces[place].calls[n].end - traces[place].calls[n].start for place, n in alike]
+        for (place, n), time in zip(alike, took):
+            found[place][n] = time - min(took)
     return found
 
 
@@ -357,7 +435,7 @@ def analyse(traces: Sequence[Trace]) -> list[Analysis]:
 def _analysis(trace: Trace, waits: list[float], several: bool) -> Analysis:
     exposed, waited = _exposed(trace, waits)
     rows: dict[tuple[str, int, int], Row] = {}
-    transfers: dict[tuple[Any, Any], list[Interval]] = defaultdict(list)
+    transfers: dict[tuple[int | str, int | str], list[Interval]] = defaultdict(list)
     for call, wait, bare, late in zip(trace.calls, waits, exposed, waited):
         r = rows.setdefault((call.kind, call.ranks, call.nbytes), Row(call.kind, call.ranks, call.nbytes))
         r.calls += 1
@@ -378,7 +456,185 @@ def _analysis(trace: Trace, waits: list[float], several: bool) -> Analysis:
         end - begin - _length(_united([*trace.computation, *communicating])),
         max([computation, *(_length(_united(of_stream)) for of_stream in transfers.values())]),
         sorted(rows.values(), key=lambda r: (-r.exposed, r.kind, r.ranks, r.nbytes)),
+        [CallTimes(*times) for times in zip(waits, exposed, waited)],
     )
+
+
+# Drawing.
+
+
+class Exposure(NamedTuple):
+    """A time in which collectives run and nothing is computed, us.
+
+    Args:
+        call: the place of the collective in `Trace.calls`. Of several, the one that began first.
+        late: whether other ranks have not come to it yet.
+    """
+
+    start: float
+    end: float
+    call: int
+    late: bool
+
+
+def exposures(a: Analysis) -> list[Exposure]:
+    """All exposed time of a trace, in order. O(n log n)."""
+    calls = a.trace.calls
+    found = []
+    running: list[int] = []  # a heap; calls are in the order of their starts
+    following = 0
+    for start, end in _without(_united((c.start, c.end) for c in calls), a.trace.computation):
+        now = start
+        while now < end:
+            while following < len(calls) and calls[following].start <= now:
+                heapq.heappush(running, following)
+                following += 1
+            while calls[running[0]].end <= now:
+                heapq.heappop(running)
+            first = running[0]
+            come = calls[first].start + a.by_call[first].wait
+            until = min(end, calls[first].end, come if now < come else math.inf)
+            found.append(Exposure(now, until, first, now < come))
+            now = until
+    return found
+
+
+def _origins(traces: Sequence[Trace]) -> tuple[list[float], bool]:
+    """Indexed by the place of a trace: the moment of its clock that is one moment of all; and whether this is known.
+
+    A collective ends at about the same time on all ranks: so does the median of those that two traces share. A trace
+    that shares none begins with the first one.
+    """
+    origins: dict[int, float] = {0: traces[0].span[0]}
+    matched = list(_matched(traces))
+    is_known = True
+    while len(origins) < len(traces):
+        apart: dict[int, list[float]] = defaultdict(list)
+        for alike in matched:
+            known = next(((p, n) for p, n in alike if p in origins), None)
+            if known is None:
+                continue
+            end = traces[known[0]].calls[known[1]].end - origins[known[0]]
+            for place, n in alike:
+                if place not in origins:
+                    apart[place].append(traces[place].calls[n].end - end)
+        origins.update((place, statistics.median(ends)) for place, ends in apart.items())
+        if not apart:
+            place = next(p for p in range(len(traces)) if p not in origins)
+            origins[place] = traces[place].span[0]
+            is_known = False
+    first = min(trace.span[0] - origins[place] for place, trace in enumerate(traces))
+    return [origins[place] + first for place in range(len(traces))], is_known
+
+
+def _drawn(a: Analysis, exposed: Sequence[Exposure], most: int) -> tuple[list[tuple[Computation, int]], float]:
+    """The rectangles of the lane of computation, and how many kernels each stands for; and within which time
+    neighbours are one rectangle, 0 if there are at most `most` kernels. No rectangle covers exposed time.
+    """
+    kernels = [k for k in a.trace.kernels if k.end > k.start]
+    if len(kernels) <= most:
+        return [(k, 1) for k in kernels], 0.0
+    # Two neighbours that are apart take longer than this together.
+    within = 2 * a.span / most
+    breaks = [e.start for e in exposed]
+    drawn: list[tuple[Computation, int]] = []
+    longest, start, until, count, following = kernels[0], kernels[0].start, kernels[0].end, 1, 0
+    for kernel in kernels[1:]:
+        while following < len(breaks) and breaks[following] < until:
+            following += 1
+        is_apart = following < len(breaks) and breaks[following] < kernel.start
+        if is_apart or max(until, kernel.end) - start > within:
+            drawn.append((Computation(longest.name, start, until), count))
+            longest, start, until, count = kernel, kernel.start, kernel.end, 1
+            continue
+        longest = max(longest, kernel, key=lambda k: k.end - k.start)
+        until, count = max(until, kernel.end), count + 1
+    drawn.append((Computation(longest.name, start, until), count))
+    return drawn, within
+
+
+def _figures(a: Analysis) -> list[tuple[str, float]]:
+    """The figures of one step, us."""
+    figures = [
+        ("step", a.span),
+        ("computation", a.computation),
+        ("collectives", a.collectives),
+        ("exposed", a.exposed),
+        *([("waiting", a.waited)] if a.waited is not None else []),
+        ("idle", a.idle),
+        ("at least, in any order", a.bound),
+        ("gain at most", a.hideable),
+    ]
+    return [(name, us / a.trace.steps) for name, us in figures]
+
+
+def _stream(call: Call, on_device: bool, devices: int) -> str:
+    """The name of a lane of collectives."""
+    device, stream = call.stream
+    text = stream if isinstance(stream, str) else f"{'stream' if on_device else 'thread'} {stream}"
+    return f"device {device}, {text}" if on_device and devices > 1 else text
+
+
+def _timeline(
+    a: Analysis, texts: recorded.Texts, origin: float, matches: dict[int, int], most: int
+) -> tuple[recorded.Timeline, float]:
+    """The side of one rank, and within which time its kernels are drawn as one.
+
+    Args:
+        matches: indexed by call, the number of the collective on all ranks.
+    """
+    trace = a.trace
+    streams: dict[tuple[int | str, int | str], list[Interval]] = defaultdict(list)
+    for call in trace.calls:
+        streams[call.stream].append((call.start, call.end))
+    devices = len({device for device, _ in streams})
+    names = {c.stream: _stream(c, trace.on_device, devices) for c in trace.calls}
+    order = list(streams)
+    lanes = [("computation", a.computation), *((names[s], _length(_united(streams[s]))) for s in order)]
+    file = pathlib.Path(trace.name).name
+    note = "" if trace.steps == 1 else f"figures of one of {trace.steps} steps"
+    title = file if trace.rank is None else f"rank {trace.rank}"
+    note = ", ".join(filter(None, ["" if trace.rank is None else file, note]))
+    side = recorded.Timeline(texts, title, note, origin, trace.span, a.bound, _figures(a), lanes)
+    ops = []
+    for number, (call, times) in enumerate(zip(trace.calls, a.by_call)):
+        op = side.add(1 + order.index(call.stream), call.start, call.end, call.kind, call.group)
+        side.describe_collective(op, call.nbytes, call.ranks, times.exposed, times.waited, matches.get(number, -1))
+        ops.append(op)
+    exposed = exposures(a)
+    for start, end, number, late in exposed:
+        op = side.add(0, start, end, "exposed", exposed=True)
+        side.describe_exposed(op, ops[number], end - start, "other ranks have not come yet" if late else "")
+    drawn, within = _drawn(a, exposed, most)
+    for kernel, count in drawn:
+        side.add(0, kernel.start, kernel.end, kernel.name, count=count)
+    return side, within
+
+
+def write_page(analyses: Sequence[Analysis], path: str) -> None:
+    """Writes a page with a timeline of each rank, one below the other, as a whole or not at all.
+
+    Raises:
+        ValueError: the file cannot be written. The text names it.
+    """
+    traces = [a.trace for a in analyses]
+    origins, is_known = _origins(traces)
+    matches: list[dict[int, int]] = [{} for _ in traces]
+    for match, alike in enumerate(_matched(traces)):
+        for place, number in alike:
+            matches[place][number] = match
+    texts = recorded.Texts()
+    most = max(1, _MOST_COMPUTATIONS // len(traces))
+    made = [_timeline(a, texts, origin, own, most) for a, origin, own in zip(analyses, origins, matches)]
+    notes = []
+    if len(traces) > 1 and is_known:
+        notes.append("The ranks are aligned by the ends of the collectives that they share.")
+    elif len(traces) > 1:
+        notes.append("Ranks that share no collective begin at the same moment, whenever that was.")
+    within = max(within for _, within in made)
+    if within > 0:
+        notes.append(f"Neighbouring kernels are drawn as one if they run within {within:.3g} us.")
+    recorded.write_page(path, texts, [side for side, _ in made], notes)
 
 
 # Printing.
@@ -431,12 +687,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m commsched.exposed", description=__doc__.split("\n")[0])
     parser.add_argument("traces", nargs="+", help="traces of torch.profiler, or exports of nsys")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON, in microseconds")
+    parser.add_argument("--page", metavar="FILE.html", help="also write a page with the timelines of all ranks")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="rows of collectives (default 10)")
     given = parser.parse_args(arguments)
     if given.top < 0:
         parser.error(f"--top: expected at least 0, got {given.top}")
     try:
         found = analyse([read(path) for path in given.traces])
+        if given.page is not None:
+            write_page(found, given.page)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
