@@ -540,7 +540,7 @@ CertifiedClaims commsched::writeCertificate(StringRef block, const Problem &prob
   return writer.claims();
 }
 
-void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, StringRef outputHash,
+void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, StringRef outputHash, Numerics numerics,
                                        const std::map<std::string, std::vector<std::vector<int64_t>>> &groups,
                                        raw_ostream &os) {
   json::OStream json(os);
@@ -550,6 +550,8 @@ void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, Stri
     json.attribute("blocks", blocks);
     json.attribute("input_sha256", inputHash);
     json.attribute("output_sha256", outputHash);
+    if (numerics != Numerics::Exact)
+      json.attribute("numerics", stringify(numerics));
     json.attributeObject("groups", [&] {
       for (const auto &group : groups)
         json.attributeArray(group.first, [&] {

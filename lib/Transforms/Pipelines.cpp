@@ -128,6 +128,13 @@ std::unique_ptr<Pass> makePeakPreserving(const OverlapOptions &options) {
   return create(makeOptions<PassOptions>(options));
 }
 
+/// Nothing that changes results runs without the user's word, so `numerics` is the entry's own option.
+std::unique_ptr<Pass> makeMoveCasts(const OverlapOptions &options) {
+  CommMoveCastsOptions passOptions;
+  passOptions.machine = options.machine;
+  return createCommMoveCasts(passOptions);
+}
+
 /// A pass that knows no memory limit.
 template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
 std::unique_ptr<Pass> makeUnlimited(const OverlapOptions &options) {
@@ -209,6 +216,7 @@ constexpr Stage kStages[] = {
     {"comm-plan-memory", makeSearching<CommPlanMemoryOptions, createCommPlanMemory>},
     {"comm-pipeline-loops", makeSearching<CommPipelineLoopsOptions, createCommPipelineLoops>},
     {"comm-bucket", makeBucket},
+    {"comm-move-casts", makeMoveCasts},
     {"comm-reinplace-all-gather", makePlain<createCommReinplaceAllGather>},
     {"comm-remove-unsharded-param-usage", makePlain<createCommRemoveUnshardedParamUsage>},
     {"comm-realize-buffers", makePlain<createCommRealizeBuffers>},

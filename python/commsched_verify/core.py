@@ -374,6 +374,8 @@ def verify(lines: Iterable[str]) -> str:
         require(len(blocks) == (says := header["blocks"]), f"the file has {len(blocks)} blocks, its header says {says}")
         modules = f"{header['output_sha256']}, and is made of {header['input_sha256']}"
         said = "\n".join([*(check(**block) for block in blocks), f"believed: the module has the SHA-256 {modules}"])
+        if (numerics := header.get("numerics", "exact")) != "exact":
+            said += f"\nnot the program's own results: {numerics}"
         verdict = NOTHING_PROVEN if not blocks else PARTLY if ": NOT CHECKED: " in said else "valid"
         return f"{verdict}; blocks: {len(blocks)}\n{said}"
     except MALFORMED as error:

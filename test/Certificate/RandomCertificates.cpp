@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
   int64_t blocks = 0;
   for (uint64_t seed = first; seed < first + count; ++seed)
     blocks += certify(seed, os);
-  writeCertificateHeader(blocks, "", "", {}, llvm::outs());
+  writeCertificateHeader(blocks, "", "", Numerics::Exact, {}, llvm::outs());
   llvm::outs() << text;
   return 0;
 }

@@ -18,6 +18,7 @@
 #include "CommSched/Analysis/SpmdCheck.h"
 #include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Answer/Schedule.h"
+#include "CommSched/Support/Numerics.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace commsched {
@@ -26,8 +27,8 @@ namespace commsched {
 inline constexpr int32_t kCertificateVersion = 3;
 
 /// Writes the first line of a file of certificates: its format, the number of blocks that follow, the SHA-256 hashes of
-/// the module's text before and after, and what ranksOfGroups() says.
-void writeCertificateHeader(int64_t blocks, llvm::StringRef inputHash, llvm::StringRef outputHash,
+/// the module's text before and after, what ranksOfGroups() says, and how far results may differ, unless they may not.
+void writeCertificateHeader(int64_t blocks, llvm::StringRef inputHash, llvm::StringRef outputHash, Numerics numerics,
                             const std::map<std::string, std::vector<std::vector<int64_t>>> &groups,
                             llvm::raw_ostream &os);
 

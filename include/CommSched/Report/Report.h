@@ -23,6 +23,7 @@
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/MemoryBudget.h"
+#include "CommSched/Support/Numerics.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -238,6 +239,19 @@ inline constexpr llvm::StringLiteral kBreakEvenName = "break_even_permille";
 /// Measures `block` in its current order. O((operations + edges) log operations), apart from the bounds.
 BlockSnapshot measureBlock(mlir::Block &block, const OperationCosts &costs, const MeasureOptions &options = {});
 
+/// How far results may differ from those of the program that the user wrote (`comm.numerics`).
+struct NumericsReport {
+  Numerics numerics = Numerics::Exact;
+  /// Collectives that sum in fewer bits than the program did.
+  int64_t collectives = 0;
+  /// The largest bound for the error of such a sum, as a fraction of the sum of the magnitudes of its terms. None if
+  /// one of them has no bound.
+  std::optional<double> error;
+};
+
+/// What passes wrote down on a function.
+NumericsReport numericsOf(mlir::Operation *function);
+
 /// One block before and after.
 struct BlockReport {
   /// The function's name, with ".N" for its Nth inner block before the passes.
@@ -248,6 +262,8 @@ struct BlockReport {
   /// Time between the two snapshots, ns. No comparison uses it.
   Ns solve = 0;
   std::string signature;
+  /// That of the function after the passes.
+  NumericsReport numerics;
   /// True if nothing ran between the two measurements, so that `after` is a copy of `before`.
   bool isOneMeasurement = false;
   /// True if passes of another project ran between them.

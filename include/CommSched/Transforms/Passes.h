@@ -20,6 +20,7 @@
 #include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/MemoryBudget.h"
+#include "CommSched/Support/Numerics.h"
 #include "CommSched/Support/Objective.h"
 #include "CommSched/Transforms/CheckedOptions.h"
 #include "mlir/IR/BuiltinOps.h"

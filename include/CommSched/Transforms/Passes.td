@@ -250,6 +250,33 @@ def CommBucket : Pass<"comm-bucket"> {
   ];
 }
 
+def CommMoveCasts : Pass<"comm-move-casts"> {
+  let summary = "let collectives carry elements in the narrower of two types";
+  let description = [{
+    The pass looks for collectives with a cast to a wider type in front of every input, or to a narrower type behind every
+    value. It moves the casts to the other side if collective and casts together take less time then, by the cost model. It
+    takes O(N) for N operations.
+
+    With `numerics=exact`, it does so where bits stay equal: across collectives that move elements, and minima and maxima. With
+    `numerics=reduced-precision-sums`, also sums and averages of elements of at least 16 bits are computed in the narrow type, if
+    the cast is in front. Their remark says by how much an element may differ, as a fraction of the sum of the magnitudes
+    of its terms, and the function gets the attribute `comm.numerics` with the number of such collectives and the largest of
+    these bounds.
+
+    The pass leaves a collective unchanged, with a remark, if it has a destination or a cost of its own, if a cast or the value has
+    other readers or is in another block, if the program writes the storage of one of the values, and for all other
+    reductions. See `docs/guide/Rewrites.md`.
+  }];
+  let options = [
+    MachineOption,
+    Option<"numerics", "numerics", "::commsched::Numerics", "::commsched::Numerics::Exact", "how far results may differ",
+           [{::llvm::cl::values(
+             clEnumValN(::commsched::Numerics::Exact, "exact", "not at all"),
+             clEnumValN(::commsched::Numerics::ReducedPrecisionSums, "reduced-precision-sums",
+                        "sums over ranks may be computed in fewer bits"))}]>,
+  ];
+}
+
 def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
   let summary = "let all-gathers write the buffer of their copy-in";
   let description = [{

@@ -167,6 +167,8 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   }
   if (name == kSignatureAttrName)
     return require(isa<StringAttr>(value) && isa<FunctionOpInterface>(op), "a string on a function");
+  if (name == kNumericsAttrName)
+    return require(isa<DictionaryAttr>(value) && isa<FunctionOpInterface>(op), "a dictionary on a function");
   if (name == kDonatedAttrName || name == kReadyAttrName)
     return op->emitError() << "expected '" << name << "' on an argument of a function, got it on an operation";
   return op->emitError() << "'" << name << "' is not an attribute of the comm dialect";

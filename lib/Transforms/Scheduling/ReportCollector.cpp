@@ -163,6 +163,7 @@ bool ReportCollector::measureAfter(ReportedBlock &reported, BlockReport &report,
   measure.factorBudget.limit = report.limit;
   report.after = measureBlock(*reported.block, costs, measure);
   report.signature = scheduleSignature(reported.function);
+  report.numerics = numericsOf(reported.function);
   report.hasOtherPasses = journal && journal->hasOtherPasses();
   std::string wrong = report.after.defect.empty() ? certify(report) : report.after.defect;
   if (!wrong.empty())
@@ -212,6 +213,7 @@ LogicalResult ReportCollector::measureOnce(ModuleOp module) {
     report.after = report.before;
     report.isOneMeasurement = true;
     report.signature = scheduleSignature(reported.function);
+    report.numerics = numericsOf(reported.function);
   }
   abandon(module);
   return write(module);
@@ -239,7 +241,9 @@ LogicalResult ReportCollector::write(ModuleOp module) {
   };
   auto printCertificates = [&](llvm::raw_ostream &os) {
     int64_t blocks = llvm::count_if(result.passes, [](const PassRecord &pass) { return !pass.certificate.empty(); });
-    writeCertificateHeader(blocks, inputHash, hashOf(module), ranksOfGroups(module), os);
+    Numerics numerics = Numerics::Exact;
+    module.walk([&](FunctionOpInterface function) { numerics = std::max(numerics, numericsOf(function).numerics); });
+    writeCertificateHeader(blocks, inputHash, hashOf(module), numerics, ranksOfGroups(module), os);
     for (const PassRecord &pass : result.passes)
       os << pass.certificate;
   };

@@ -23,7 +23,7 @@ OURS = ["--comm-schedule=effort=3000", "--comm-schedule=effort=3000 memory-budge
         "--comm-reorder-preserving-peak-memory", "--comm-reorder-compute-for-overlap", "--comm-order-collectives",
         "--comm-order-fsdp", "--comm-bucket", "--comm-bucket=form=coalesced", "--comm-bucket=mixed-types",
         "--comm-realize-buffers", "--comm-realize-buffers=one-shot-threshold-bytes=0", "--comm-realize-buffers",
-        "--comm-decompose-all-to-all", "--comm-reinplace-all-gather", "--comm-remove-unsharded-param-usage",
+        "--comm-decompose-all-to-all", "--comm-move-casts", "--comm-reinplace-all-gather", "--comm-remove-unsharded-param-usage",
         "--comm-split-strands=force max-strands=2", "--comm-plan-memory=force=again effort=0",
         "--comm-plan-memory=force=mixed effort=1000", "--comm-plan-memory=force=keep effort=0",
         "--comm-plan-memory=effort=1000 memory-budget-ratio=1", STREAMS]

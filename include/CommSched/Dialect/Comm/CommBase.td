@@ -88,6 +88,7 @@ def Comm_Dialect : Dialect {
     | `comm.ready_ns = N : i64` | future as argument of a function | time in nanoseconds at which the data arrives (default 0) |
     | `comm.symmetric = array<i1: ...>` | collective | marks the inputs, then the outputs, that shall be in symmetric memory; passes set and apply it |
     | `comm.variant = "..."` | start, not of a one-shot sum | the way to carry out the collective: `"ring-N"` on N thread blocks, `"copy-engine"`, `"symmetric"` or `"symmetric-N"`; without the attribute the library chooses (docs/guide/MachineModel.md) |
+    | `comm.numerics = {class = "...", collectives = N : i64, error = X : f64}` | function | the class of changes to results, the number of sums that are computed in fewer bits, and the largest bound for their errors; `comm-move-casts` sets it |
     | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives; passes set it |
 
     ### Streams
@@ -125,6 +126,7 @@ def Comm_Dialect : Dialect {
     "::mlir::DenseI64ArrayAttr":$rows,
     "::mlir::DenseBoolArrayAttr":$symmetric,
     "::mlir::StringAttr":$variant,
+    "::mlir::DictionaryAttr":$numerics,
     "::mlir::StringAttr":$schedule_signature
   );
   let extraClassDeclaration = [{
@@ -143,6 +145,7 @@ def Comm_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kRowsAttrName = "comm.rows";
     static constexpr ::llvm::StringLiteral kSymmetricAttrName = "comm.symmetric";
     static constexpr ::llvm::StringLiteral kVariantAttrName = "comm.variant";
+    static constexpr ::llvm::StringLiteral kNumericsAttrName = "comm.numerics";
     static constexpr ::llvm::StringLiteral kSignatureAttrName = "comm.schedule_signature";
 
     /// Streams are numbered from 0 to kMaxStreams - 1 in `comm.stream`: analyses keep a few bytes per operation and
