@@ -52,7 +52,7 @@ ORDERING = {
     "comm-verify",
 }
 # The passes of this project that change operations such that an FX graph can hold the result.
-REWRITING = {"comm-reinplace-all-gather", "comm-remove-unsharded-param-usage"}
+REWRITING = {"comm-move-casts", "comm-reinplace-all-gather", "comm-remove-unsharded-param-usage"}
 # Indexed by pass: why an FX graph cannot hold what it does. The reason of all others is that they make operations that
 # are not operators of PyTorch.
 REFUSED = {

@@ -10,6 +10,7 @@ import dataclasses
 import torch.fx as fx
 
 from ..program import Dataflow, Error, MessageKind, Program
+from .apply.casts import LOSSY
 from .apply.operands import apply_rewrites
 from .apply.plan import Plan, PlanError, read_plan, wait_of
 from .apply.rewrite import apply_plan
@@ -52,7 +53,7 @@ def rewrite_graph(graph: fx.Graph, entry: str | Function, options: Options, fuse
     try:
         changed = program.dataflow()[FUNCTION]
         plan = read_plan(graph, changed.operations)
-        rewrites = read_rewrites(graph, given, changed, holders, _bucketed(plan))
+        rewrites = read_rewrites(graph, given, changed, holders, _bucketed(plan), _is_lossy(entry))
         decision = sequence(starts, plan)
         apply_rewrites(graph, rewrites)
         if plan.buckets or _order(given) != _order(changed):
@@ -99,6 +100,11 @@ def _bucketed(plan: Plan) -> set[str]:
     return names
 
 
+def _is_lossy(entry: str | Function) -> bool:
+    """Whether the user has allowed sums in fewer bits."""
+    return isinstance(entry, str) and LOSSY in entry
+
+
 def _order(flow: Dataflow) -> list[tuple[str, tuple[str, ...]]]:
     return [(op.opcode, op.names) for op in flow.operations]
 
@@ -116,6 +122,7 @@ def _row(entry: str | Function, program: Program, rewrites: Rewrites, plan: Plan
         "replaced_operands": len(rewrites.replaced),
         "destinations": len(rewrites.destinations),
         "erased": len(rewrites.erased),
+        "moved_casts": len(rewrites.moved),
         "merged": len(plan.buckets),
         "left_alone": [f"{m.location}: {m.text}" for m in left],
     }

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Carries rewrites out on an FX graph: other operands, destinations of collectives, and calls that are gone.
+"""Carries rewrites out on an FX graph: other operands, destinations, calls that are gone, and casts that moved.
 
 The checks do not trust the pass that decided. Whether a reader finds the same value in the new operand, whether anybody
 looks at the memory that a collective is going to write, and whether a call that is gone had an effect, is read off the
@@ -18,6 +18,7 @@ import torch.fx as fx
 from ..semantics.effects import Aliases, start_of, writes_of
 from ..semantics.operators import spec_of
 from ..semantics.stale import refresh
+from .casts import Move
 from .plan import PlanError
 from .readers import looks
 from .rewrites import Holder, Rewrites
@@ -50,6 +51,8 @@ def apply_rewrites(graph: fx.Graph, rewrites: Rewrites) -> None:
             start.meta["val"] = buffer.meta["val"]
         for reader, old, new in checks.operands:
             reader.replace_input_with(old, new)
+        for move in rewrites.moved:
+            move.carry_out()
         for node in reversed(rewrites.erased):
             if node.users:
                 raise PlanError(f"{next(iter(node.users)).name} reads {node.name}, which is gone")
@@ -108,6 +111,8 @@ class _Checks:
             self._destination(start, buffer)
         for node in self.rewrites.erased:
             self._erasure(node)
+        for move in self.rewrites.moved:
+            self._move(move)
 
     def behind(self) -> None:
         """Checks that parameters whose copies and resizes are gone hold what their readers and the caller expect.
@@ -167,6 +172,13 @@ class _Checks:
         ]
         last = max(copies, key=self.index.__getitem__, default=None)
         return self.index[last] if last is not None and last.args[1] is value else None
+
+    def _move(self, move: Move) -> None:
+        """Checks that nobody writes what a cast reads or makes, on either side of its collectives."""
+        for memory in self.aliases.of_all(move.reading):
+            for writer in self.writers.get(memory, ()):
+                if writer not in move.starts and writer not in move.waits:
+                    raise PlanError(f"{writer.name} writes what {move.cast.name} reads or makes")
 
     def _destination(self, start: fx.Node, buffer: list[Holder]) -> None:
         """Checks that a collective may write a buffer."""

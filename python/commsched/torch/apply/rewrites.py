@@ -3,10 +3,10 @@
 
 """Reads off two modules, one imported from a graph and one made of it by a pass, how the graph has to change.
 
-Three changes can be carried out: an operand is replaced by another value, a collective gets a destination, and an
-operation is gone. Operations are told apart by their names, their locations, and their number among those of equal
-names and locations. An operation that the graph does not have is an error, unless it belongs to a bucket, which
-`plan.read_plan` reads.
+Four changes can be carried out: an operand is replaced by another value, a collective gets a destination, an operation
+is gone, and a cast is on the other side of a collective (`casts`). Operations are told apart by their names, their
+locations, and their number among those of equal names and locations (`keys`). An operation that the graph does not have
+is an error, unless it belongs to a bucket, which `plan.read_plan` reads.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ from collections.abc import Collection, Mapping, Sequence
 import torch.fx as fx
 
 from ...program import Dataflow, DataflowOperation
+from .casts import Move, read_crossings
+from .keys import STARTS, Key, Keys, Value
 from .plan import PACKS, UNPACKS, PlanError
 
 # A node, and the place of a value in the list that it gives; None if the node gives the value itself.
 Holder = tuple[fx.Node, "int | None"]
-# An operation: its name, the names in its location, and its number among equal ones.
-_Key = tuple[str, tuple[str, ...], int]
-# A value: an operation or "argument", and the number of its result.
-_Value = tuple["_Key | str", int]
-STARTS = ("comm.all_gather", "comm.reduce_scatter", "comm.all_reduce", "comm.all_to_all", "comm.broadcast")
 
 
 @dataclasses.dataclass
@@ -37,33 +34,16 @@ class Rewrites:
             may be the output of the graph.
         destinations: collectives, each with the holders of the value that it writes now.
         erased: nodes whose operations are gone, in the order of the graph.
+        moved: casts that changed sides with collectives, each with its nodes.
     """
 
     replaced: list[tuple[fx.Node, list[Holder], list[Holder]]] = dataclasses.field(default_factory=list)
     destinations: list[tuple[fx.Node, list[Holder]]] = dataclasses.field(default_factory=list)
     erased: list[fx.Node] = dataclasses.field(default_factory=list)
+    moved: list[Move] = dataclasses.field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.replaced or self.destinations or self.erased)
-
-
-class _Keys:
-    """Names for the operations and values of one module that are equal in another one."""
-
-    def __init__(self, flow: Dataflow):
-        self.operation: dict[_Key, DataflowOperation] = {}
-        self._values: dict[int, _Value] = {i: ("argument", i) for i in range(len(flow.arguments))}
-        count: dict[tuple[str, tuple[str, ...]], int] = {}
-        for op in flow.operations:
-            plain = op.opcode, op.names
-            key = (*plain, count.setdefault(plain, 0))
-            count[plain] += 1
-            self.operation[key] = op
-            self._values.update({number: (key, i) for i, number in enumerate(op.results)})
-        self.number = {value: number for number, value in self._values.items()}
-
-    def of(self, number: int) -> _Value:
-        return self._values[number]
+        return bool(self.replaced or self.destinations or self.erased or self.moved)
 
 
 def read_rewrites(
@@ -72,6 +52,7 @@ def read_rewrites(
     changed: Dataflow,
     holders: Mapping[int, list[Holder]],
     bucketed: Collection[str] = (),
+    lossy: bool = False,
 ) -> Rewrites:
     """What a pass changed. O(nodes + operands).
 
@@ -80,11 +61,12 @@ def read_rewrites(
         changed: the module behind the pass.
         holders: indexed by value of `given`: the nodes that hold it.
         bucketed: the names of the nodes that `changed` merges, with the casts that it merges into packs.
+        lossy: whether sums may be computed in fewer bits.
 
     Raises:
         PlanError: an FX graph cannot hold what the pass made.
     """
-    return _Reader(graph, given, changed, holders, frozenset(bucketed)).run()
+    return _Reader(graph, given, changed, holders, frozenset(bucketed), lossy).run()
 
 
 class _Reader:
@@ -95,9 +77,14 @@ class _Reader:
         changed: Dataflow,
         holders: Mapping[int, list[Holder]],
         bucketed: frozenset[str],
+        lossy: bool,
     ):
         self.graph, self.given, self.changed, self.holders = graph, given, changed, holders
-        self.before, self.after = _Keys(given), _Keys(changed)
+        self.before, self.after = Keys(given), Keys(changed)
+        self.crossings = read_crossings(self.before, self.after)
+        self.crossed = {key for crossing in self.crossings for key in crossing.changed}
+        self.renamed = {crossing.readers for crossing in self.crossings}
+        self.lossy = lossy
         self.node = {n.name: n for n in graph.nodes}
         self.bucketed = bucketed
         self.rewrites = Rewrites()
@@ -106,7 +93,7 @@ class _Reader:
         if self.given.arguments != self.changed.arguments:
             raise PlanError("the arguments of the function changed")
         for key, op in self.after.operation.items():
-            if self._in_bucket(op):
+            if self._in_bucket(op) or key in self.crossed:
                 continue
             own = self.before.operation.get(key)
             if own is None:
@@ -121,7 +108,11 @@ class _Reader:
                     raise PlanError(f"an FX graph cannot lose a part of a node: {described(op)}")
                 continue
             self.rewrites.erased += [self.node[name] for name in op.names if name in self.node]
+        self.rewrites.moved = [Move(crossing, self._node_at, self.lossy) for crossing in self.crossings]
         return self.rewrites
+
+    def _node_at(self, key: Key) -> fx.Node | None:
+        return self._node_of(self.after.operation[key])
 
     def _in_bucket(self, op: DataflowOperation) -> bool:
         kinds = (*PACKS, *UNPACKS, *STARTS, "comm.wait")
@@ -137,7 +128,7 @@ class _Reader:
             raise PlanError(f"an FX graph cannot lose an operand of {opcode} at {node}")
         for old, new in zip(own, now):
             was, value = self.before.of(old), self.after.of(new)
-            if was == value or self._from_bucket(value):
+            if was == value or (was, value) in self.renamed or self._from_bucket(value):
                 continue
             if node is None:
                 raise PlanError(f"an operand of {opcode} changed, which belongs to no node")
@@ -147,11 +138,11 @@ class _Reader:
                 raise PlanError(f"an FX graph cannot hold another operand of {opcode} at {node}")
             self.rewrites.destinations.append((node, self._holders_now(self.after.of(new))))
 
-    def _from_bucket(self, value: _Value) -> bool:
+    def _from_bucket(self, value: Value) -> bool:
         """Whether a value comes out of a bucket. Its readers follow the waits of the members by themselves."""
         return not isinstance(value[0], str) and self._in_bucket(self.after.operation[value[0]])
 
-    def _holders_now(self, value: _Value) -> list[Holder]:
+    def _holders_now(self, value: Value) -> list[Holder]:
         number = self.before.number.get(value)
         if number is None:
             raise PlanError("an operand became a value that the graph does not have")
