@@ -12,7 +12,6 @@
 
 #include "CommSched/Report/Report.h"
 #include "CommSched/Analysis/Casts.h"
-#include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Bounds/SampledBound.h"
@@ -403,29 +402,6 @@ static llvm::json::Object scenariosToJSON(const Report &report, const BlockRepor
                             {"p95_ns", std::move(p95)}};
 }
 
-NumericsReport commsched::numericsOf(Operation *function) {
-  NumericsReport report;
-  auto noted = function->getAttrOfType<DictionaryAttr>(comm::CommDialect::kNumericsAttrName);
-  if (!noted)
-    return report;
-  if (auto name = noted.getAs<StringAttr>("class"); name && name == stringify(Numerics::ReducedPrecisionSums))
-    report.numerics = Numerics::ReducedPrecisionSums;
-  if (auto collectives = noted.getAs<IntegerAttr>("collectives"))
-    report.collectives = collectives.getInt();
-  if (auto error = noted.getAs<FloatAttr>("error"))
-    report.error = error.getValueAsDouble();
-  return report;
-}
-
-static llvm::json::Value numericsToJSON(const NumericsReport &numerics) {
-  llvm::json::Object object{{"class", stringify(numerics.numerics)}};
-  if (numerics.numerics == Numerics::Exact)
-    return object;
-  object["collectives"] = numerics.collectives;
-  object["error"] = numerics.error ? llvm::json::Value(*numerics.error) : llvm::json::Value(nullptr);
-  return object;
-}
-
 /// Adds what comm-split-strands found, if it ran.
 static void addStrands(const BlockSnapshot &after, llvm::json::Object &function) {
   if (after.splitBound == 0)
@@ -469,7 +445,7 @@ llvm::json::Value Report::toJSON() const {
         {"cut_values", after.cutValues},
         {"futures_without_lane", after.unknownLanes},
         {"signature", block.signature},
-        {"numerics", numericsToJSON(block.numerics)},
+        {"numerics", block.numerics.toJSON()},
         {"traffic", llvm::json::Object{{"before", trafficToJSON(before)}, {"after", trafficToJSON(after)}}},
         {"per_collective", rowsToJSON(block)},
         {"per_operation", operationsToJSON(after)}};

@@ -210,18 +210,6 @@ static void printProofs(const Report &report, const BlockReport &block, raw_ostr
   }
 }
 
-/// Says by how much results may differ, if they may.
-static void printNumerics(const NumericsReport &numerics, raw_ostream &os) {
-  if (numerics.numerics == Numerics::Exact)
-    return;
-  std::string error =
-      numerics.error
-          ? formatv("an element differs by at most {0:F4} of the sum of its terms' magnitudes", *numerics.error).str()
-          : "the error of an element has no bound";
-  printLine(os, "numerics", "", stringify(numerics.numerics).str(),
-            formatCount(numerics.collectives, "sum") + " in fewer bits; " + error);
-}
-
 static void printBlock(const Report &report, const BlockReport &block, raw_ostream &os) {
   const BlockSnapshot &before = block.before, &after = block.after;
   WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
@@ -238,7 +226,8 @@ static void printBlock(const Report &report, const BlockReport &block, raw_ostre
                 formatBytes(after.arguments) + " not included");
   printLine(os, "buffer plan", formatBytes(before.arena), formatBytes(after.arena),
             "one arena; " + formatBytes(after.arenaBound) + " live at most");
-  printNumerics(block.numerics, os);
+  if (std::string text = block.numerics.toText(); !text.empty())
+    printLine(os, "numerics", "", stringify(block.numerics.numerics).str(), text);
   if (before.jointBound > 0 || after.makespan == 0)
     printLine(os, "lower bound", "", formatNs(before.jointBound),
               formatv("{0}; at most {1} from optimal", before.jointBoundBy, formatAtMost(block.gap())).str());

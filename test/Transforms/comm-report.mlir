@@ -42,6 +42,9 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 // JSON-NEXT: "lower_bound": 450,
 // JSON-NEXT: "lower_bound_by": "critical path"
 // JSON: "name": "step",
+// JSON-NEXT: "numerics": {
+// JSON-NEXT: "class": "exact"
+// JSON-NEXT: },
 // JSON-NEXT: "ops": 5,
 // JSON: "peak_bytes": {
 // JSON-NEXT: "after": 1152,

@@ -5,7 +5,9 @@
 // its storage. Without the option it is a barrier.
 comm.group @tp #comm.iota<[1, 2]>
 // CHECK-LABEL: func @product
+// CHECK-SAME: attributes {comm.numerics = {class = "reassociated"}}
 // EXACT-LABEL: func @product
+// EXACT-SAME: -> tensor<6x12xf32> {
 func.func @product(%x: tensor<6x8xf32>, %y: tensor<8x12xf32>) -> tensor<6x12xf32> {
   // CHECK: %[[W0:.*]] = comm.wait
   // CHECK: %[[W1:.*]] = comm.wait

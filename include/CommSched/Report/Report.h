@@ -18,12 +18,12 @@
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Machine/CostTimes.h"
 #include "CommSched/Report/ErrorBars.h"
+#include "CommSched/Report/NumericsReport.h"
 #include "CommSched/Report/PassJournal.h"
 #include "CommSched/Scheduling/Answer/LimitingFactor.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/MemoryBudget.h"
-#include "CommSched/Support/Numerics.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -238,19 +238,6 @@ inline constexpr llvm::StringLiteral kBreakEvenName = "break_even_permille";
 
 /// Measures `block` in its current order. O((operations + edges) log operations), apart from the bounds.
 BlockSnapshot measureBlock(mlir::Block &block, const OperationCosts &costs, const MeasureOptions &options = {});
-
-/// How far results may differ from those of the program that the user wrote (`comm.numerics`).
-struct NumericsReport {
-  Numerics numerics = Numerics::Exact;
-  /// Collectives that sum in fewer bits than the program did.
-  int64_t collectives = 0;
-  /// The largest bound for the error of such a sum, as a fraction of the sum of the magnitudes of its terms. None if
-  /// one of them has no bound.
-  std::optional<double> error;
-};
-
-/// What passes wrote down on a function.
-NumericsReport numericsOf(mlir::Operation *function);
 
 /// One block before and after.
 struct BlockReport {

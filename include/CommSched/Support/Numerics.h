@@ -20,19 +20,23 @@
 
 namespace commsched {
 
-/// The class of a rewrite, by what it may do to results.
+/// The class of a rewrite, by what it may do to results. Each includes those before it.
 enum class Numerics : uint8_t {
   /// Equal bits.
   Exact,
+  /// Terms of sums may be added in another order.
+  Reassociated,
   /// Sums over ranks may be computed in a narrower type of at least 16 bits.
   ReducedPrecisionSums,
 };
 
-/// "exact" or "reduced-precision-sums".
+/// "exact", "reassociated" or "reduced-precision-sums".
 inline llvm::StringLiteral stringify(Numerics numerics) {
   switch (numerics) {
   case Numerics::Exact:
     return "exact";
+  case Numerics::Reassociated:
+    return "reassociated";
   case Numerics::ReducedPrecisionSums:
     return "reduced-precision-sums";
   }

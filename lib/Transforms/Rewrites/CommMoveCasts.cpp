@@ -19,6 +19,7 @@
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/TensorPlaces.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Report/NumericsReport.h"
 #include "CommSched/Support/Numerics.h"
 #include "CommSched/Transforms/Passes.h"
 #include "MachinePass.h"
@@ -173,13 +174,6 @@ int64_t bytesOf(Crossing &crossing) {
   return std::max(inputs, values);
 }
 
-/// What has become of one function's sums.
-struct ReducedSums {
-  int64_t collectives = 0;
-  /// The largest bound of all sums. Infinite if one has none.
-  double error = 0;
-};
-
 class FunctionRewriter {
 public:
   FunctionRewriter(FunctionOpInterface function, const CostModel &model, Numerics numerics, StringRef pass)
@@ -193,8 +187,7 @@ public:
       visit(start, Side::Behind);
     for (CollectiveOpInterface start : starts)
       visit(start, Side::InFront);
-    if (sums.collectives > 0)
-      markFunction();
+    addNumerics(function, changed);
   }
 
 private:
@@ -255,8 +248,9 @@ private:
       std::optional<double> given = sumErrorBound(ranks, wide.getFloatSemantics(), extra);
       error = error && ours && given ? std::optional(std::max(*error, *ours + *given)) : std::nullopt;
     }
-    ++sums.collectives;
-    sums.error = std::max(sums.error, error.value_or(std::numeric_limits<double>::infinity()));
+    changed.numerics = Numerics::ReducedPrecisionSums;
+    ++changed.collectives;
+    changed.error = changed.error && error ? std::optional(std::max(*changed.error, *error)) : std::nullopt;
     std::string text =
         llvm::formatv("a sum of {0} ranks in {1}, ", ranks, elementOf(crossing.wait.getValues().front()));
     return error
@@ -265,22 +259,12 @@ private:
                : text + "whose error has no bound";
   }
 
-  void markFunction() {
-    Builder builder(function.getContext());
-    SmallVector<NamedAttribute> entries = {
-        builder.getNamedAttr("class", builder.getStringAttr(stringify(Numerics::ReducedPrecisionSums))),
-        builder.getNamedAttr("collectives", builder.getI64IntegerAttr(sums.collectives))};
-    if (std::isfinite(sums.error))
-      entries.push_back(builder.getNamedAttr("error", builder.getF64FloatAttr(sums.error)));
-    function->setAttr(CommDialect::kNumericsAttrName, builder.getDictionaryAttr(entries));
-  }
-
   FunctionOpInterface function;
   OperationCosts costs;
   TensorPlaces places;
   Numerics numerics;
   StringRef pass;
-  ReducedSums sums;
+  NumericsReport changed;
 };
 
 struct CommMoveCastsPass : public MachinePass<commsched::impl::CommMoveCastsBase<CommMoveCastsPass>> {

@@ -13,6 +13,7 @@
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Report/NumericsReport.h"
 #include "CommSched/Report/Report.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "CommSched/Support/Format.h"
@@ -85,7 +86,10 @@ private:
     sayRegions(space, outcome);
     sayBlock(function, space, outcome);
     note(function, outcome);
-    return outcome.splits() ? carryOut(function, outcome.trials.front()) : success();
+    if (!outcome.splits())
+      return success();
+    noteSums(function, space, outcome.trials.front().plan);
+    return carryOut(function, outcome.trials.front());
   }
 
   /// Splits as the options say, whatever it costs.
@@ -96,6 +100,7 @@ private:
       if (maxStrands == 1 || plan.isEmpty())
         continue;
       TrafficCheck before(block);
+      noteSums(function, space, plan);
       writeAndArrange(block, plan, std::max<int64_t>(0, stagger), *model, loadOptions());
       return before.compare(TrafficCheck(block), function->getLoc(), getArgument());
     }
@@ -119,6 +124,16 @@ private:
                       getArgument());
     stampSignature(function);
     return success();
+  }
+
+  /// Leaves at the function that a plan adds the terms of sums in another order, if it does.
+  static void noteSums(Operation *function, const SplitSpace &space, const StrandPlan &plan) {
+    bool isEqual = llvm::all_of(llvm::zip_equal(space.operations(), plan.axisOf), [&](auto entry) {
+      auto [op, axis] = entry;
+      return axis < 0 || isExact(op, plan.axes[axis]);
+    });
+    if (!isEqual)
+      addNumerics(function, {Numerics::Reassociated});
   }
 
   /// Leaves the numbers that a report shows at the function.

@@ -1,0 +1,79 @@
+//===- NumericsReport.cpp - How far a function's results may differ ---------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The attribute comm.numerics has the keys of the JSON. Without the key "error", a sum has no bound.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Report/NumericsReport.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Support/Format.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace commsched;
+
+static constexpr llvm::StringLiteral kClass = "class", kCollectives = "collectives", kError = "error";
+
+NumericsReport commsched::numericsOf(Operation *function) {
+  NumericsReport report;
+  auto noted = function->getAttrOfType<DictionaryAttr>(comm::CommDialect::kNumericsAttrName);
+  auto name = noted ? noted.getAs<StringAttr>(kClass) : StringAttr();
+  for (Numerics numerics : {Numerics::Reassociated, Numerics::ReducedPrecisionSums})
+    if (name && name == stringify(numerics))
+      report.numerics = numerics;
+  if (report.numerics != Numerics::ReducedPrecisionSums)
+    return report;
+  auto collectives = noted.getAs<IntegerAttr>(kCollectives);
+  auto error = noted.getAs<FloatAttr>(kError);
+  report.collectives = collectives ? collectives.getInt() : 0;
+  report.error = error ? std::optional(error.getValueAsDouble()) : std::nullopt;
+  return report;
+}
+
+void commsched::addNumerics(Operation *function, const NumericsReport &more) {
+  if (more.numerics == Numerics::Exact)
+    return;
+  NumericsReport all = numericsOf(function);
+  all.numerics = std::max(all.numerics, more.numerics);
+  all.collectives += more.collectives;
+  all.error = all.error && more.error ? std::optional(std::max(*all.error, *more.error)) : std::nullopt;
+  Builder builder(function->getContext());
+  SmallVector<NamedAttribute> entries = {builder.getNamedAttr(kClass, builder.getStringAttr(stringify(all.numerics)))};
+  if (all.numerics == Numerics::ReducedPrecisionSums) {
+    entries.push_back(builder.getNamedAttr(kCollectives, builder.getI64IntegerAttr(all.collectives)));
+    if (all.error)
+      entries.push_back(builder.getNamedAttr(kError, builder.getF64FloatAttr(*all.error)));
+  }
+  function->setAttr(comm::CommDialect::kNumericsAttrName, builder.getDictionaryAttr(entries));
+}
+
+llvm::json::Value NumericsReport::toJSON() const {
+  llvm::json::Object object{{kClass, stringify(numerics)}};
+  if (numerics == Numerics::ReducedPrecisionSums) {
+    object[kCollectives] = collectives;
+    object[kError] = error ? llvm::json::Value(*error) : llvm::json::Value(nullptr);
+  }
+  return object;
+}
+
+std::string NumericsReport::toText() const {
+  switch (numerics) {
+  case Numerics::Exact:
+    return "";
+  case Numerics::Reassociated:
+    return "terms of sums are added in another order";
+  case Numerics::ReducedPrecisionSums:
+    break;
+  }
+  std::string sums = formatCount(collectives, "sum") + " in fewer bits; ";
+  if (!error)
+    return sums + "the error of an element has no bound";
+  return sums + llvm::formatv("an element differs by at most {0:F4} of the sum of its terms' magnitudes", *error).str();
+}
