@@ -12,7 +12,7 @@
 
 #include "CommSched/Report/NumericsReport.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
-#include "CommSched/Support/Format.h"
+#include "CommSched/Support/Count.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/FormatVariadic.h"
 

@@ -520,4 +520,22 @@ MUTATIONS = [
         killer="test_rewrites.py::test_what_a_graph_cannot_hold_is_refused_and_nothing_is_half_done"
         "[an effect that is gone]",
     ),
+    mutation(
+        "a sum loses bits without the user's word",
+        "apply/casts.py",
+        ("        if reduction in ROUNDED and self.behind and not allowed:\n", "        if False:\n"),
+        killer="test_casts.py::test_the_graph_is_checked_without_trust_in_the_pass",
+    ),
+    mutation(
+        "a cast moves across a write",
+        "apply/operands.py",
+        ("                if writer not in move.starts and writer not in move.waits:\n", "                if False:\n"),
+        killer="test_casts.py::test_a_pass_that_does_not_see_a_write_is_refused",
+    ),
+    mutation(
+        "the fake values behind a moved cast stay",
+        "apply/casts.py",
+        ('                node.meta["val"] = node.target(*args, **kwargs)\n', "                pass\n"),
+        killer="test_casts.py::test_gathers_carry_the_narrower_type",
+    ),
 ]

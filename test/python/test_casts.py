@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from conftest import RANKS, trace
 
+import commsched
 import commsched.torch as ct
 import gloo
 from commsched.torch.apply.casts import LOSSY
@@ -99,16 +100,33 @@ def test_the_graph_is_checked_without_trust_in_the_pass(world):
     assert str(gm.graph) == before
 
 
-def test_memory_that_is_written_stays(world):
+def written(world):
+    """A parameter that is written while a copy of it in f32 is gathered."""
+
     def step(w, x):
         wide = prims.convert_element_type(w, torch.float32)
         start = c10d.all_gather_into_tensor(wide, RANKS, world)
         w.add_(x)
         return c10d.wait_tensor(start)
 
-    gm = trace(step, (64, 1024), (64, 1024), dtype=torch.bfloat16)
-    gm, report = scheduled(gm, EXACT)
+    return trace(step, (64, 1024), (64, 1024), dtype=torch.bfloat16)
+
+
+def test_memory_that_is_written_stays(world):
+    gm, report = scheduled(written(world), EXACT)
     assert report["rewrites"][0]["moved_casts"] == 0
+
+
+def test_a_pass_that_does_not_see_a_write_is_refused(world):
+    def blind(program):
+        text = program.print(locations=True)
+        assert "mutates [0]" in text
+        changed = commsched.Program(text.replace("mutates [0]", "side_effects"))
+        changed.run(EXACT)
+        return changed
+
+    with pytest.raises(Unscheduled, match="writes what convert_element_type reads or makes"):
+        scheduled(written(world), blind)
 
 
 def _on_ranks(rank, ranks):
