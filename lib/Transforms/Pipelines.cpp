@@ -30,7 +30,7 @@ template <typename Option, typename Value> void setUnlessGiven(Option &option, V
 
 /// Sets the options that the preset is about.
 void applyPreset(OverlapOptions &options) {
-  switch (options.preset) {
+  switch (options.preset.getValue()) {
   case OverlapOptions::Preset::Balanced:
     return;
   case OverlapOptions::Preset::Safe:
