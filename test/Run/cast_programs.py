@@ -24,7 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = ("reduce_scatter sum", "all_reduce sum", "all_reduce avg", "all_reduce max", "all_gather", "all_to_all")
+KINDS = ("reduce_scatter sum", "all_reduce sum", "all_reduce avg", "all_reduce max", "all_reduce min",
+         "all_gather", "all_to_all")  # fmt: skip
 WIDE = {"f32": np.float32, "f64": np.float64}
 
 
@@ -57,7 +58,7 @@ def draw(rng: random.Random, axes: dict[str, int]) -> Value:
     kind = rng.choice(KINDS)
     groups = rng.sample(sorted(axes), rng.choice([1, 1, min(2, len(axes))]))
     ranks = int(np.prod(list(axes.values())))
-    behind = kind in ("all_gather", "all_to_all") and rng.random() < 0.5
+    behind = not kind.startswith("reduce") and kind[-3:] not in ("sum", "avg") and rng.random() < 0.5
     return Value(kind, groups, rng.choice(["bf16", "bf16", "f16"]), rng.choice(["f32", "f32", "f64"]),
                  ranks * rng.choice([1, 2]), rng.choice([1, 3, 64]), behind)  # fmt: skip
 
@@ -123,6 +124,8 @@ def inputs(v: Value, ranks: int, rng: np.random.Generator) -> list[np.ndarray]:
     """What each rank begins with, as it is stored."""
     element = v.wide if v.behind else v.narrow
     drawn = [numbers(rng, (v.rows, v.columns)) for _ in range(ranks)]
+    if v.behind:  # Some are too large for f16, and some too small.
+        drawn = [x * 2.0 ** rng.integers(-30, 30, x.shape) for x in drawn]
     if element == "bf16":
         return [to_bf16(x) for x in drawn]
     return [x.astype(np.float16 if element == "f16" else WIDE[element]) for x in drawn]

@@ -113,3 +113,20 @@ func.func @obstacles(%x: tensor<64x1024xbf16>, %y: tensor<64x1024xbf16>, %z: ten
   %w = comm.wait %h : !comm.future<tensor<512x1024xf32>>
   return %u, %v, %w, %a : tensor<512x1024xf32>, tensor<512x1024xf32>, tensor<512x1024xf32>, tensor<64x1024xf32>
 }
+
+// Tests that casts to fewer bits stay behind minima, where small numbers of both signs would become zeros, and that casts with a
+// place of their own keep it.
+// CHECK-LABEL: func @places
+// CHECK: comm.all_reduce min %arg0 on @dp : (tensor<64x1024xf32>)
+// CHECK: arith.extf %arg1 {comm.unit = 0 : i64}
+func.func @places(%x: tensor<64x1024xf32>, %y: tensor<64x1024xbf16>) -> (tensor<64x1024xf16>, tensor<512x1024xf32>) {
+  // expected-remark @+1 {{LimitingFactor="the collective computes with its elements, which would round differently"}}
+  %f = comm.all_reduce min %x on @dp : (tensor<64x1024xf32>) -> !comm.future<tensor<64x1024xf32>>
+  %u = comm.wait %f : !comm.future<tensor<64x1024xf32>>
+  %a = arith.truncf %u : tensor<64x1024xf32> to tensor<64x1024xf16>
+  %b = arith.extf %y {comm.unit = 0 : i64} : tensor<64x1024xbf16> to tensor<64x1024xf32>
+  // expected-remark @+1 {{LimitingFactor="the cast has 'comm.unit', which gives it a place"}}
+  %g = comm.all_gather %b on @dp : (tensor<64x1024xf32>) -> !comm.future<tensor<512x1024xf32>>
+  %v = comm.wait %g : !comm.future<tensor<512x1024xf32>>
+  return %a, %v : tensor<64x1024xf16>, tensor<512x1024xf32>
+}

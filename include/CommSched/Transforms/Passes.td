@@ -257,9 +257,9 @@ def CommMoveCasts : Pass<"comm-move-casts"> {
     value. It moves the casts to the other side if collective and casts together take less time then, by the cost model. It
     takes O(N) for N operations.
 
-    With `numerics=exact`, it does so where bits stay equal: across collectives that move elements, and minima and maxima. With
-    `numerics=reduced-precision-sums`, also sums and averages of elements of at least 16 bits are computed in the narrow type, if
-    the cast is in front. Their remark says by how much an element may differ, as a fraction of the sum of the magnitudes
+    With `numerics=exact`, it does so where bits stay equal: across collectives that move elements, and, if the cast is in front,
+    minima and maxima. With `numerics=reduced-precision-sums`, also sums and averages of elements of at least 16 bits are
+    computed in the narrow type, if the cast is in front. Their remark says by how much an element may differ, as a fraction of the sum of the magnitudes
     of its terms, and the function gets the attribute `comm.numerics` with the number of such collectives and the largest of
     these bounds.
 

@@ -8,8 +8,8 @@
 //
 // A cast in front of a collective that makes elements wider moves behind its wait, and one behind the wait that makes
 // them narrower moves in front of the collective. Either way, the collective carries fewer bytes. Casts convert each
-// element by itself, so the bits stay equal if the collective only moves elements or takes a minimum or maximum. A sum
-// is computed in the narrow type then, which only happens if the user has asked for it.
+// element by itself, so the bits stay equal if the collective only moves elements, or takes a minimum or maximum before
+// they become wider. A sum is computed in the narrow type then, which only happens if the user has asked for it.
 //
 // The operations stay the same ones, with other operands: front ends recognize them.
 //
@@ -80,11 +80,14 @@ std::optional<Crossing> findCrossing(CollectiveOpInterface start, Side side) {
 /// The class of moving casts across a collective; none if this project does not do it.
 std::optional<Numerics> classOf(Crossing &crossing) {
   std::optional<ReductionKind> reduction = crossing.start.getCollectiveReduction();
-  if (!reduction || *reduction == ReductionKind::min || *reduction == ReductionKind::max)
+  if (!reduction)
     return Numerics::Exact;
-  // A cast behind a sum that moves in front of it would round every term as well.
-  if (*reduction == ReductionKind::product || crossing.side == Side::Behind)
+  // In front of a sum, a cast to fewer bits would round every term. Even a minimum would see zeros of both signs in the
+  // place of small numbers, and may take either.
+  if (crossing.side == Side::Behind || *reduction == ReductionKind::product)
     return std::nullopt;
+  if (*reduction == ReductionKind::min || *reduction == ReductionKind::max)
+    return Numerics::Exact;
   bool isTiny =
       llvm::any_of(crossing.casts, [](Operation *op) { return elementOf(op->getOperand(0)).getWidth() < 16; });
   return isTiny ? std::nullopt : std::optional(Numerics::ReducedPrecisionSums);
@@ -101,6 +104,10 @@ std::string findObstacle(Crossing &crossing, const TensorPlaces &places) {
   for (Operation *op : crossing.casts) {
     if (op->getBlock() != crossing.start->getBlock())
       return "the cast is in another block";
+    for (StringRef name : {CommDialect::kUnitAttrName, CommDialect::kPinnedAttrName, CommDialect::kStreamAttrName,
+                           CommDialect::kHybridAttrName})
+      if (op->hasAttr(name))
+        return "the cast has '" + name.str() + "', which gives it a place";
     Value behind = crossing.side == Side::InFront ? op->getResult(0) : op->getOperand(0);
     if (!behind.hasOneUse())
       return crossing.side == Side::InFront ? "the result of the cast has other readers"

@@ -22,7 +22,7 @@ from .plan import PlanError
 
 CASTS = (torch.ops.prims.convert_element_type.default, torch.ops.aten._to_copy.default)
 # Reductions across which a cast to a wider type moves with equal bits, and those that may round otherwise.
-EXACT, ROUNDED = (None, "min", "max"), ("sum", "avg")
+EXACT, ROUNDED = ("min", "max"), ("sum", "avg")
 # What a user writes in a pass's options to allow the latter.
 LOSSY = "reduced-precision-sums"
 
@@ -145,7 +145,7 @@ class Move:
         reduction = argument(start, spec, "reduce_op")
         if reduction in ROUNDED and self.behind and not allowed:
             raise PlanError(f"{start.name} would be computed in fewer bits, which the pass's numerics={LOSSY} allows")
-        if reduction not in EXACT and not (reduction in ROUNDED and self.behind):
+        if reduction is not None and not (self.behind and reduction in EXACT + ROUNDED):
             raise PlanError(f"{start.name} would round otherwise")
 
     def carry_out(self) -> None:
