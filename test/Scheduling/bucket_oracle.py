@@ -114,9 +114,10 @@ def conclude(verdicts: list[Verdict], most_above: int) -> int:
         above = sorted(share for share in shares if share > 0)
         by = f", by {sum(above) / len(above):.3%} in the mean and {above[-1]:.3%} at worst" if above else ""
         print(f"{objective}: {len(above)} of {len(shares)} are above the optimum{by}")
-    print(f"no order found within the limit, although there is one: {sum(v.is_missed for v in judged)}")
+    missed = sum(verdict.is_missed for verdict in judged)
+    print(f"no order found within the limit, although there is one: {missed}")
     are_above = sum(verdict.above.get("makespan", 0) > 0 for verdict in verdicts)
-    return int(bool(wrong) or are_above > most_above)
+    return int(bool(wrong) or missed > 0 or are_above > most_above)
 
 
 def describe(verdict: Verdict) -> None:

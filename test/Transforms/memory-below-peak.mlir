@@ -6,7 +6,7 @@
 // Tests that a negative ratio asks for a peak below that of the input, and that an error states the lowest peak if there is
 // no such order.
 // PEAK: 2052 1539 1036
-// TOO-LOW: error: cannot reduce peak memory to the limit of 513 B (513 bytes); lowest peak found: 1.01 KiB (519 bytes over)
+// TOO-LOW: error: cannot reduce peak memory to the limit of 513 B (513 bytes); lowest peak of all orders: 1.01 KiB (519 bytes over)
 // RANGE: error: memory-budget-ratio=-1.00: expected a fraction above -1 and at most 1e6
 // CHECK-LABEL: func.func @two_at_once
 // CHECK: comm.compute "make"

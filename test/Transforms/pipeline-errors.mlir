@@ -24,7 +24,7 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
 // FOREIGN: error: {{.*}}max-iterations
 // MACHINE: no-such-machine
 // BUDGET: error: reorder-comm-overlap: memory-budget-ratio=-1.50: expected a fraction above -1 and at most 1e6
-// LIMIT: error: cannot reduce peak memory to the limit of 16 B (16 bytes); lowest peak found: 256 B (240 bytes over)
+// LIMIT: error: cannot reduce peak memory to the limit of 16 B (16 bytes); lowest peak of all orders: 256 B (240 bytes over)
 // The whole function is not printed behind it.
 // LIMIT-NOT: see current operation
 // NEGATIVE: error: reorder-comm-overlap: memory-limit-bytes=-7: expected a number of bytes, or -1 for no limit

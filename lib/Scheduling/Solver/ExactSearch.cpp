@@ -23,18 +23,11 @@ static constexpr size_t kMaxRemembered = 200000, kMaxPerSet = 12;
 /// Number of nodes that can be visited in the time of one step.
 static constexpr int64_t kNodesPerStep = 4;
 
-ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
-    : problem(problem), limit(limit), cutoff(cutoff), before(problem.size(), 0), allocates(problem.size(), 0),
-      path(problem.size(), 0), endOf(problem.size(), 0), pathOfWaits(problem.size(), 0), waits(problem.size(), 0),
-      users(problem.buffers.size(), 0) {
-  for (NodeId node = 0; node < problem.size(); ++node) {
+PrefixSets::PrefixSets(const Problem &problem)
+    : problem(problem), before(problem.size(), 0), allocates(problem.size(), 0), users(problem.buffers.size(), 0) {
+  for (NodeId node = 0; node < problem.size(); ++node)
     for (NodeId pred : problem.preds[node])
       before[node] |= bit(pred);
-    if (problem.nodes[node].kind == NodeKind::Wait && problem.nodes[node].start != kNone)
-      waits[problem.nodes[node].start] |= bit(node);
-    for (NodeId start : awaitedInRegion(node))
-      waits[start] |= bit(node);
-  }
   for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id) {
     const Buffer &buffer = problem.buffers[id];
     if (buffer.def != kNone)
@@ -43,6 +36,33 @@ ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
       users[id] |= bit(user);
     if (buffer.liveOut)
       users[id] = ~Set(0);
+  }
+}
+
+Bytes PrefixSets::liveAtFirst() const {
+  Bytes live = 0;
+  for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id)
+    if (problem.buffers[id].def == kNone && !problem.users[id].empty())
+      live += problem.buffers[id].bytes;
+  return live;
+}
+
+Bytes PrefixSets::liveBehind(Bytes live, Set done, NodeId node) const {
+  live += allocates[node];
+  for (BufferId id : problem.touches[node])
+    if ((users[id] & ~done) == 0)
+      live -= problem.buffers[id].bytes;
+  return live;
+}
+
+ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
+    : problem(problem), limit(limit), cutoff(cutoff), sets(problem), path(problem.size(), 0), endOf(problem.size(), 0),
+      pathOfWaits(problem.size(), 0), waits(problem.size(), 0) {
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    if (problem.nodes[node].kind == NodeKind::Wait && problem.nodes[node].start != kNone)
+      waits[problem.nodes[node].start] |= bit(node);
+    for (NodeId start : awaitedInRegion(node))
+      waits[start] |= bit(node);
   }
   for (NodeId node = problem.size() - 1; node >= 0; --node) {
     const Node &info = problem.nodes[node];
@@ -67,26 +87,18 @@ bool ExactSearch::run(int64_t &steps) {
   left = &steps;
   State state;
   problem.beginLanes(state.laneFree);
-  for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id)
-    if (problem.buffers[id].def == kNone && !problem.users[id].empty())
-      state.live += problem.buffers[id].bytes;
+  state.live = sets.liveAtFirst();
   if (bound(state) < cutoff)
     extend(state);
   return steps > 0;
 }
 
-bool ExactSearch::isReady(const State &state, NodeId node) const {
-  return !(state.done & bit(node)) && (before[node] & ~state.done) == 0;
-}
-
-bool ExactSearch::fits(const State &state, NodeId node) const {
-  return state.live + allocates[node] + problem.nodes[node].workspace <= limit;
-}
+bool ExactSearch::fits(const State &state, NodeId node) const { return sets.peakAt(state.live, node) <= limit; }
 
 /// Whether a ready node takes no time and no memory. Such a node is placed at once.
 bool ExactSearch::helpsOnly(const State &state, NodeId node) const {
   const Node &info = problem.nodes[node];
-  if (allocates[node] != 0 || info.workspace != 0 || info.region != kNone)
+  if (sets.allocatedBy(node) != 0 || info.workspace != 0 || info.region != kNone)
     return false;
   if (info.kind == NodeKind::Wait)
     return (info.start == kNone ? info.ready : endOf[info.start]) <= state.compute;
@@ -126,10 +138,7 @@ ExactSearch::State ExactSearch::after(const State &state, NodeId node) {
       next.laneFree[lane] = next.compute;
   }
   next.done |= bit(node);
-  next.live += allocates[node];
-  for (BufferId id : problem.touches[node])
-    if ((users[id] & ~next.done) == 0)
-      next.live -= problem.buffers[id].bytes;
+  next.live = sets.liveBehind(state.live, next.done, node);
   return next;
 }
 
@@ -208,7 +217,7 @@ void ExactSearch::extend(const State &state) {
   };
   llvm::SmallVector<Child, 16> children;
   for (NodeId node = 0; node < problem.size(); ++node) {
-    if (!isReady(state, node) || !fits(state, node))
+    if (!sets.isReady(state.done, node) || !fits(state, node))
       continue;
     Ns end = endOf[node];
     Child child = {bound(after(state, node)), problem.nodes[node].kind != NodeKind::Start, path[node], node};

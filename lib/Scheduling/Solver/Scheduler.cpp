@@ -33,6 +33,9 @@ constexpr int64_t kReducePercent = 50;
 /// If it is not, share of the effort, in percent, that may be spent in addition to bring it below kRoomyPermille of the
 /// limit; less than kLeastRoomPermille of its peak is worth the decodes.
 constexpr int64_t kRoomPercent = 2, kRoomyPermille = 950, kLeastRoomPermille = 990;
+/// The least steps for all orders of a small problem, if moves do not bring the given one below the limit: the limit is
+/// a hard one.
+constexpr int64_t kLowestPeakSteps = 1000000;
 /// A search ends at an answer that exceeds a lower bound by at most this much, in millionths.
 constexpr int64_t kCloseEnoughPpm = 190;
 
@@ -145,16 +148,27 @@ private:
     result.leastSchedule = joint->leastOfAllSchedules();
   }
 
-  /// An order within the limit, or as close to it as the share of the effort for that allows.
+  /// An order within the limit, or as close to it as the share of the effort for that allows. Of a small problem, the
+  /// lowest peak of all orders.
   Order belowLimit(Order order) {
     if (result.inputPeak <= result.limit)
       return order;
-    int64_t steps = std::max<int64_t>(mulDiv(effort, kReducePercent, 100), problem.size()), before = steps;
-    Order reduced = reducePeak(problem, order, result.limit, steps);
-    auto accept = [&](llvm::ArrayRef<NodeId> candidate) { return peakOf(problem, candidate) < result.inputPeak; };
-    order = keepTogether(problem, std::move(reduced), accept).value_or(order);
-    result.steps = before - steps;
+    const int64_t allowed = std::max<int64_t>(mulDiv(effort, kReducePercent, 100), problem.size());
+    int64_t steps = allowed;
+    Bytes peak = result.inputPeak;
+    auto accept = [&](llvm::ArrayRef<NodeId> candidate) { return peakOf(problem, candidate) < peak; };
+    order = keepTogether(problem, reducePeak(problem, order, result.limit, steps), accept).value_or(order);
+    peak = peakOf(problem, order);
+    result.steps = allowed - steps;
     effort -= result.steps;
+    if (peak <= result.limit || problem.size() > PrefixSets::kMaxNodes)
+      return order;
+    steps = std::max(steps, kLowestPeakSteps);
+    if (std::optional<Order> lowest = findLowestPeak(problem, result.limit, steps)) {
+      if (Bytes least = peakOf(problem, *lowest); least > result.limit)
+        result.leastPeak = least;
+      order = keepTogether(problem, *lowest, accept).value_or(order);
+    }
     return order;
   }
 

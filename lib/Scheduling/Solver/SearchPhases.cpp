@@ -24,12 +24,12 @@ static constexpr int64_t kEstimates[] = {960, 920, 980, 990};
 /// Limit on the number of rounds over kEstimates; a round that does not help is the last one.
 static constexpr int32_t kDeadlineRounds = 3;
 
-/// The exact search comes twice: for the order as it is before any move, and for the order of the buckets that were
-/// found.
+/// The exact searches come twice. Before any move, since small problems mostly need none then, and at the end: for the
+/// order of the buckets that were found, and with all of the effort for all buckets.
 static constexpr SearchPhase kPhases[] = {
-    {"portfolio", 100, decodePortfolio}, {"deadlines", 20, decodeDeadlines},
-    {"exact", 30, searchExactly},        {"moves", 95, moveNodes},
-    {"exact", 100, searchExactly},       {"buckets", 100, searchBuckets},
+    {"portfolio", 100, decodePortfolio}, {"deadlines", 20, decodeDeadlines}, {"exact", 30, searchExactly},
+    {"buckets", 50, searchBuckets},      {"moves", 95, moveNodes},           {"exact", 100, searchExactly},
+    {"buckets", 100, searchBuckets},
 };
 
 llvm::ArrayRef<SearchPhase> commsched::searchPhases() { return kPhases; }

@@ -244,8 +244,9 @@ private:
     if (result.isWithinLimit())
       return success();
     return emitError(loc) << "cannot reduce peak memory to the limit of " << formatBytes(result.limit) << " ("
-                          << result.limit << " bytes); lowest peak found: " << formatBytes(result.peak) << " ("
-                          << (result.peak - result.limit) << " bytes over)";
+                          << result.limit << " bytes); "
+                          << (result.leastPeak == result.peak ? "lowest peak of all orders: " : "lowest peak found: ")
+                          << formatBytes(result.peak) << " (" << (result.peak - result.limit) << " bytes over)";
   }
 
   void explainBlock(const BlockWork &work, BlockVoice &voice) const final {

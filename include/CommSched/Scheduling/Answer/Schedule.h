@@ -72,6 +72,8 @@ struct Schedule {
   Bytes peak = 0, inputPeak = 0;
   /// What the peak may reach, bytes; kUnlimited if memory is of no concern.
   Bytes limit = kUnlimited;
+  /// The lowest peak of all orders, if it is above the limit and the search enumerated all of them, bytes.
+  std::optional<Bytes> leastPeak;
   /// Steps of a search, and how many answers it found on the way, by each search the given order included.
   int64_t steps = 0;
   int32_t incumbents = 0;
