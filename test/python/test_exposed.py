@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 import gloo
 from commsched import exposed
+from commsched.exposed.__main__ import main
 
 
 def _kernel(name, start, duration, stream, **args):
@@ -185,7 +186,7 @@ def test_ticks_of_pages(tmp_path, capsys):
     for _ in range(40):
         events, ticks = _random_trace(rng)
         page = str(tmp_path / "t.html")
-        assert exposed.main([_written(tmp_path, "t.json", events), f"--page={page}"]) == 0
+        assert main([_written(tmp_path, "t.json", events), f"--page={page}"]) == 0
         assert "another order gains at most" in capsys.readouterr().out
         notes, (side,) = _sides(page)
         first = min(e["ts"] for e in events)
@@ -225,7 +226,7 @@ def test_page_of_a_late_rank(tmp_path, apart):
     late = [{**e, "ts": e["ts"] + apart} for e in late]
     paths = [_written(tmp_path, f"{i}.json", e, i) for i, e in enumerate((early, late))]
     page = str(tmp_path / "page.html")
-    assert exposed.main([*paths, "--page", page, "--json"]) == 0
+    assert main([*paths, "--page", page, "--json"]) == 0
     notes, sides = _sides(page)
     assert notes == ["The ranks are aligned by the ends of the collectives that they share."]
     for side, gemms, stalls in [
@@ -253,7 +254,7 @@ def test_page_of_times_since_1970(tmp_path):
             starts = [began + 100 * n + rng.uniform(0, 10) for n in range(4)]
             events = [_gather(start, rng.uniform(5, 50)) for start in starts]
             paths.append(_written(tmp_path, f"{rank}.json", events, rank))
-        assert exposed.main([*paths, f"--page={page}"]) == 0
+        assert main([*paths, f"--page={page}"]) == 0
         _, sides = _sides(page)
         assert min(side["begin"] for side in sides) <= 1000
         for side in sides:
@@ -265,7 +266,7 @@ def test_page_of_times_since_1970(tmp_path):
 def test_page_of_strangers(tmp_path):
     paths = [_written(tmp_path, f"{i}.json", [_gather(1e6 * i + 100 * n, 50) for n in range(2 + i)], i) for i in (0, 1)]
     page = str(tmp_path / "page.html")
-    assert exposed.main([*paths, f"--page={page}"]) == 0
+    assert main([*paths, f"--page={page}"]) == 0
     notes, sides = _sides(page)
     assert len(notes) == 1 and "begin at the same moment" in notes[0]
     assert [(s["begin"], s["makespan"]) for s in sides] == [(0, 150_000), (0, 250_000)]
@@ -273,13 +274,13 @@ def test_page_of_strangers(tmp_path):
 
 # Tests that neighbours are one rectangle where there are many, that none covers exposed time, and the page says so.
 def test_page_of_many_kernels(tmp_path, monkeypatch):
-    monkeypatch.setattr(exposed, "_MOST_COMPUTATIONS", 50)
+    monkeypatch.setattr("commsched.exposed.page._MOST_COMPUTATIONS", 50)
     names = ["short", "long"]
     events = [_kernel(names[n % 10 == 3], 10 * n, 9 if n % 10 == 3 else 5, 7) for n in range(1000)]
     events += [_gather(3000 + 1000 * n, 100) for n in range(3)]
     page = str(tmp_path / "page.html")
     path = _written(tmp_path, "t.json", events)
-    assert exposed.main([path, f"--page={page}"]) == 0
+    assert main([path, f"--page={page}"]) == 0
     notes, (side,) = _sides(page)
     assert notes == [f"Neighbouring kernels are drawn as one if they run within {2 * 9995 / 50:.3g} us."]
     lane = [s for s in side["spans"] if s["row"] == 0]
@@ -318,7 +319,7 @@ def test_page_of_hostile_names(tmp_path):
         }
     events += [_kernel("\ud800", 200, 5, 7), _kernel("", 210, 5, 7)]
     page = tmp_path / "<b>&.html"
-    assert exposed.main([_written(tmp_path, "<i>&amp;.json", events), f"--page={page}"]) == 0
+    assert main([_written(tmp_path, "<i>&amp;.json", events), f"--page={page}"]) == 0
     _, (side,) = _sides(page)
     kinds = [side["ops"][s["op"]]["kind"] for s in side["spans"] if s["row"] == 0 and not s["stall"]]
     assert kinds == [*_HOSTILE, "\ufffd", "?"] and side["lanes"] == ["computation", *_HOSTILE]
@@ -339,7 +340,7 @@ def test_page_in_a_browser(tmp_path):
     late = [_kernel("gemm", 0, 200, 7), _gather(200, 50), _kernel("gemm", 250, 50, 7), _gather(300, 40)]
     page = tmp_path / "page.html"
     paths = [_written(tmp_path, f"{i}.json", e, i) for i, e in enumerate((early, late))]
-    assert exposed.main([*paths, f"--page={page}"]) == 0
+    assert main([*paths, f"--page={page}"]) == 0
     with Browser(path) as browser:
 
         def text(selector):
@@ -402,7 +403,7 @@ def test_page_of_operators(tmp_path):
         operator("gloo:all_reduce", 35, 95, 3, "user_annotation"),
     ]
     page = str(tmp_path / "page.html")
-    assert exposed.main([_written(tmp_path, "t.json", events), f"--page={page}"]) == 0
+    assert main([_written(tmp_path, "t.json", events), f"--page={page}"]) == 0
     _, (side,) = _sides(page)
     drawn = [
         (side["ops"][s["op"]]["kind"], s["start"] // 1000, (s["start"] + s["length"]) // 1000)
@@ -430,7 +431,7 @@ def test_page_of_nsys(tmp_path):
         database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET shortName = 100 WHERE start = 40000")
     database.close()
     page = str(tmp_path / "page.html")
-    assert exposed.main([path, f"--page={page}"]) == 0
+    assert main([path, f"--page={page}"]) == 0
     _, (side,) = _sides(page)
     assert side["lanes"] == ["computation", "all streams"] and side["loads"] == [30_000, 40_000]
     assert [(s["start"], s["length"]) for s in side["spans"] if s["stall"]] == [(30_000, 30_000)]
@@ -447,15 +448,15 @@ def test_pages_that_cannot_be_written(tmp_path, capsys):
         ("", "got ''"),
     ):
         target = str(tmp_path / page) if "/" in page or page == "folder" else page
-        assert exposed.main([path, f"--page={target}"]) == 1
+        assert main([path, f"--page={target}"]) == 1
         said = capsys.readouterr()
         assert said.out == "" and said.err.startswith("error: ") and message in said.err and target in said.err
     (tmp_path / "page.html").write_text("before")
     far = _written(tmp_path, "far.json", [_gather(0, 5), _kernel("gemm", 1e14, 5, 7)])
-    assert exposed.main([far, f"--page={tmp_path / 'page.html'}"]) == 1
+    assert main([far, f"--page={tmp_path / 'page.html'}"]) == 1
     assert "for a page" in capsys.readouterr().err
     assert (tmp_path / "page.html").read_text() == "before"
-    assert exposed.main([path, f"--page={tmp_path / 'page.html'}"]) == 0
+    assert main([path, f"--page={tmp_path / 'page.html'}"]) == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["far.json", "folder", "page.html", "t.json"]
 
@@ -468,7 +469,7 @@ def test_real_ranks(tmp_path, capsys):
         paths.append(str(tmp_path / f"{rank}.json.gz"))
         data = (tmp_path / f"rank{rank}.json").read_bytes()
         (tmp_path / f"{rank}.json.gz").write_bytes(gzip.compress(data))
-    assert exposed.main(["--json", f"--page={tmp_path / 'page.html'}", *paths]) == 0
+    assert main(["--json", f"--page={tmp_path / 'page.html'}", *paths]) == 0
     everything = json.loads(capsys.readouterr().out)
     _, sides = _sides(tmp_path / "page.html")
     for rank, (figures, side) in enumerate(zip(everything, sides)):
@@ -492,7 +493,7 @@ def test_real_ranks(tmp_path, capsys):
         assert sum_us == pytest.approx(figures["step_us"])
         (row,) = figures["rows"]
         assert row["kind"] == "all_reduce" and row["calls"] == 1
-    assert exposed.main(paths) == 0
+    assert main(paths) == 0
     said = capsys.readouterr().out
     assert "rank 1" in said and "another order gains at most" in said
     # On a busy machine, a collective may end before anybody waits for it.
@@ -510,17 +511,17 @@ def test_bad_input(tmp_path, capsys):
     }
     for name, (text, message) in cases.items():
         (tmp_path / name).write_text(text)
-        assert exposed.main([str(tmp_path / name)]) == 1
+        assert main([str(tmp_path / name)]) == 1
         assert message in capsys.readouterr().err
     whole = gzip.compress(b'{"traceEvents": []}' * 50)
     for name, data in (("cut.json.gz", whole[:-12]), ("bad.json.gz", whole[:10] + b"\xff" * 20)):
         (tmp_path / name).write_bytes(data)
-        assert exposed.main([str(tmp_path / name)]) == 1
+        assert main([str(tmp_path / name)]) == 1
         assert name in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        exposed.main(["--top", "-1", str(tmp_path / "empty.json")])
-    assert exposed.main([str(tmp_path / "none.json")]) == 1
+        main(["--top", "-1", str(tmp_path / "empty.json")])
+    assert main([str(tmp_path / "none.json")]) == 1
     assert "No such file" in capsys.readouterr().err
     twice = [_written(tmp_path, f"{i}.json", [_gather(0, 5)], 3) for i in range(2)]
-    assert exposed.main(twice) == 1
+    assert main(twice) == 1
     assert "rank 3 has a trace already" in capsys.readouterr().err
