@@ -21,7 +21,7 @@ bool commsched::isElementTypeCast(Operation *op) {
   if (!from || !to || !from.hasStaticShape() || from.getShape() != to.getShape() ||
       !isa<FloatType>(from.getElementType()) || !isa<FloatType>(to.getElementType()))
     return false;
-  if (isa<arith::TruncFOp, arith::ExtFOp>(op))
+  if (isa<arith::TruncFOp, arith::ExtFOp>(op) || op->getName().getStringRef() == "stablehlo.convert")
     return true;
   auto compute = dyn_cast<comm::ComputeOp>(op);
   return compute && comm::isCastName(compute.getName()) && !compute.getAliases() && !compute.getMutates() &&

@@ -18,7 +18,8 @@
 namespace commsched {
 
 /// Returns true if `op` only converts the elements of one ranked tensor of static shape to another floating-point type:
-/// a cast of arith, or a `comm.compute` without effects that has the name of a framework's cast.
+/// a cast of arith, a conversion of StableHLO, or a `comm.compute` without effects that has the name of a framework's
+/// cast.
 bool isElementTypeCast(mlir::Operation *op);
 
 } // namespace commsched
