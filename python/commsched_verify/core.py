@@ -368,14 +368,12 @@ def check(name: str, problem: Any, answer: Any, claims: Any, bound: Any, **more:
 def verify(lines: Iterable[str]) -> str:
     """Checks all blocks of a certificate; returns what is to be said of them. Raises Invalid."""
     try:
-        header, *blocks = [json.loads(line, parse_int=natural, parse_float=natural) for line in lines]
-        require(header.get("format") == "commsched-certificate", "this is no certificate")
-        require(header.get("version") == 3, f"version {header.get('version')} of the format is unknown")
-        require(len(blocks) == (says := header["blocks"]), f"the file has {len(blocks)} blocks, its header says {says}")
-        modules = f"{header['output_sha256']}, and is made of {header['input_sha256']}"
+        head, *blocks = [json.loads(line, parse_int=natural, parse_float=natural) for line in lines]
+        require(head.get("format") == "commsched-certificate", "this is no certificate")
+        require(head.get("version") == 3, f"version {head.get('version')} of the format is unknown")
+        require(len(blocks) == (says := head["blocks"]), f"the file has {len(blocks)} blocks, its header says {says}")
+        modules = f"{head['output_sha256']}, made of {head['input_sha256']}; results: {head.get('numerics', 'exact')}"
         said = "\n".join([*(check(**block) for block in blocks), f"believed: the module has the SHA-256 {modules}"])
-        if (numerics := header.get("numerics", "exact")) != "exact":
-            said += f"\nnot the program's own results: {numerics}"
         verdict = NOTHING_PROVEN if not blocks else PARTLY if ": NOT CHECKED: " in said else "valid"
         return f"{verdict}; blocks: {len(blocks)}\n{said}"
     except MALFORMED as error:

@@ -215,8 +215,8 @@ MUTATIONS = [
         "the exact search ignores workspace",
         "Solver/ExactSearch.cpp",
         (
-            "state.live + allocates[node] + problem.nodes[node].workspace <= limit",
-            "state.live + allocates[node] <= limit",
+            "sets.peakAt(state.live, node) <= limit",
+            "state.live + sets.allocatedBy(node) <= limit",
         ),
         killer="RandomSchedules.AreOptimalWhereSmall",
     ),
