@@ -58,6 +58,8 @@ rm -f "$folder.log"
 for setting in /etc/apt/apt.conf.d /etc/apt/auth.conf.d /etc/pip.conf /etc/resolv.conf /etc/ssl/certs /usr/local/share/ca-certificates; do
   [ ! -e "$setting" ] || { mkdir -p "$folder$(dirname "$setting")" && cp -rL "$setting" "$folder$(dirname "$setting")/"; }
 done
+# Debian's installer, not debootstrap, writes the names by which programs find their own machine.
+[ -e "$folder/etc/hosts" ] || printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$folder/etc/hosts"
 mapfile -t pip_settings < <(env | grep '^PIP_' || true)
 pip_links=${PIP_FIND_LINKS:-}
 [ -d "$pip_links" ] || pip_links=
