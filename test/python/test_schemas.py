@@ -427,6 +427,10 @@ RUNS = {
     "peeled": (CASES + "report-blocks.mlir", "--reorder-comm-overlap=passes=func.func(scf-for-loop-peeling)"),
     "sizes": (CASES + "size-hints.mlir", "--comm-raise"),
     "lanes": (CASES + "comm-schedule-regions.mlir", "--comm-machine=cpu-mpi", "--comm-schedule=effort=500"),
+    "sums": (
+        CASES + "comm-move-casts-sums.mlir",
+        "--reorder-comm-overlap=passes=comm-move-casts{numerics=reduced-precision-sums},comm-schedule",
+    ),
     "caps": (CASES + "comm-schedule-modes.mlir", "--comm-schedule=effort=500 bucket-cap-bytes=1000000"),
     "coalesced": (CASES + "comm-schedule-modes.mlir", "--comm-machine=./contended.json", "--comm-schedule=effort=500"),
     "product": (CASES + "contention.mlir", "--comm-machine=./contended.json", "--comm-schedule=effort=500"),
