@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import traceback
 import weakref
 from collections import Counter
@@ -106,9 +107,13 @@ class Recorder(TorchDispatchMode):
         return self.events
 
 
+# The folders of PyTorch and of this package.
+_PACKAGES = (pathlib.Path(torch.__file__).parent, pathlib.Path(__file__).parents[2])
+
+
 def place_of(error: BaseException) -> str:
     """The innermost line of a program outside of PyTorch and of this package that raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "/torch/" not in f.filename and "/commsched/" not in f.filename]
+    own = [f for f in frames if not any(pathlib.Path(f.filename).is_relative_to(p) for p in _PACKAGES)]
     last = (own or frames)[-1]
     return f"{last.filename}:{last.lineno}"
