@@ -218,6 +218,11 @@ def CommBucket : Pass<"comm-bucket"> {
     destination, and has exactly one wait, in the same block. It merges nothing on memrefs. It takes O(N + E + S log S) for
     N operations, E dependences and S collectives.
 
+    With `names`, only collectives with matching names go together. A collective has the names of its location and, if it
+    gathers an argument of the function, those of the argument's. With `member-order=signature`, a bucket's buffer has its
+    members in the order of the arguments that they gather or of the results that they become, as FSDP2 packs the
+    parameters of a module in the order in which they were registered.
+
     Use this pass for a given rule. `comm-schedule` decides buckets together with the order and needs no pass before it. See
     `docs/guide/Rewrites.md`.
 
@@ -247,6 +252,15 @@ def CommBucket : Pass<"comm-bucket"> {
     Option<"fsdpExact", "fsdp-exact", "bool", "false",
            "fsdp-only with the filter of PyTorch's bucketing: at most one cast of the element type, and no views">,
     ListOption<"kinds", "kinds", "std::string", "kinds to merge: all_gather, reduce_scatter, all_reduce; default: all three">,
+    Option<"names", "names", "std::string", "\"\"",
+           "pattern (a POSIX extended regular expression) of the names of collectives to merge; those go together for which "
+           "its groups match the same text, or the whole pattern if it has no groups">,
+    Option<"memberOrder", "member-order", "::commsched::MemberOrder", "::commsched::MemberOrder::Program",
+           "order of the members in a bucket's buffer",
+           [{::llvm::cl::values(
+             clEnumValN(::commsched::MemberOrder::Program, "program", "as they stand in the program"),
+             clEnumValN(::commsched::MemberOrder::Signature, "signature",
+                        "as the arguments that they gather, or the results that they become"))}]>,
   ];
 }
 

@@ -12,15 +12,15 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BlockPass.h"
-#include "CommSched/Analysis/Casts.h"
-#include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "MachinePass.h"
 #include "Rewrites/RewriteRemarks.h"
-#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "SignatureValues.h"
+#include "llvm/Support/Regex.h"
+#include <map>
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMBUCKET
@@ -32,56 +32,6 @@ using namespace commsched;
 using namespace commsched::comm;
 
 namespace {
-
-/// What `op` casts or views, or null where it does neither.
-Value getCastOrViewed(Operation *op) {
-  if (isElementTypeCast(op))
-    return op->getOperand(0);
-  if (op->getNumResults() != 1 || isa<WaitOp>(op))
-    return {};
-  return getAliasedValue(op->getResult(0));
-}
-
-/// An argument of the function.
-bool isFunctionArgument(Value value) {
-  auto argument = dyn_cast<BlockArgument>(value);
-  return argument && argument.getOwner()->isEntryBlock() &&
-         argument.getOwner()->getParentOp()->hasTrait<OpTrait::IsIsolatedFromAbove>();
-}
-
-/// A parameter's shard: an argument of the function, or casts and views of one; by the exact rule at most one cast.
-bool isParameter(Value value, bool exact) {
-  Operation *def = value.getDefiningOp();
-  if (exact)
-    return isFunctionArgument(def && isElementTypeCast(def) ? def->getOperand(0) : value);
-  for (; def; def = value.getDefiningOp()) {
-    value = getCastOrViewed(def);
-    if (!value)
-      return false;
-  }
-  return isFunctionArgument(value);
-}
-
-/// Whether only the function's results see the value. What a loop yields is none of them.
-bool isOutput(Value value) {
-  return llvm::all_of(value.getUsers(), [](Operation *user) {
-    return user->hasTrait<OpTrait::ReturnLike>() && user->getParentOp()->hasTrait<OpTrait::IsIsolatedFromAbove>();
-  });
-}
-
-/// A gradient: only the outputs see the value, through a chain of casts and views at most; by the exact rule through
-/// one cast at most.
-bool onlyReachesOutputs(Value value, bool exact) {
-  for (bool isFirst = true; !isOutput(value); isFirst = false) {
-    if (!value.hasOneUse() || (exact && !isFirst))
-      return false;
-    Operation *user = *value.user_begin();
-    if (getCastOrViewed(user) != value || (exact && !isElementTypeCast(user)))
-      return false;
-    value = user->getResult(0);
-  }
-  return true;
-}
 
 /// What keeps a node that has the form from being merged, or empty.
 StringRef findObstacle(const Problem &problem, NodeId node) {
@@ -107,6 +57,8 @@ struct CommBucketPass : MachinePass<commsched::impl::CommBucketBase<CommBucketPa
       if (kind != "all_gather" && kind != "reduce_scatter" && kind != "all_reduce")
         return emitError(UnknownLoc::get(context))
                << "comm-bucket: kinds: expected all_gather, reduce_scatter or all_reduce, got '" << kind << "'";
+    if (std::string wrong; !names.empty() && !llvm::Regex(names).isValid(wrong))
+      return emitError(UnknownLoc::get(context)) << "comm-bucket: names: '" << names << "' is no pattern: " << wrong;
     return success();
   }
 
@@ -122,18 +74,63 @@ private:
       return "the option kinds excludes its kind";
     if (StringRef obstacle = findMergeObstacle(start); !obstacle.empty())
       return obstacle;
-    if (StringRef obstacle = ::findObstacle(problem, node); !obstacle.empty() || !(fsdpOnly || fsdpExact))
+    if (StringRef obstacle = ::findObstacle(problem, node); !obstacle.empty())
       return obstacle;
+    if (!names.empty() && !bucketNameOf(start))
+      return "none of its names matches the option names";
+    if (!fsdpOnly && !fsdpExact)
+      return "";
+    const SignatureRule rule = fsdpExact ? SignatureRule::OneCast : SignatureRule::Chain;
     if (isa<AllReduceOp>(*start))
       return "it is an all-reduce; fsdp-only merges gathers and reduce-scatters";
-    if (isa<AllGatherOp>(*start) && !isParameter(start.getCollectiveInputs().front(), fsdpExact))
+    if (isa<AllGatherOp>(*start) && !argumentOf(start.getCollectiveInputs().front(), rule))
       return "it does not gather an argument of the function";
     if (isa<ReduceScatterOp>(*start)) {
       auto wait = cast<WaitOp>(*start.getCollectiveFuture().user_begin());
-      if (!onlyReachesOutputs(wait->getResult(0), fsdpExact))
+      if (!resultOf(wait->getResult(0), rule))
         return "its value reaches more than the results of the function";
     }
     return "";
+  }
+
+  /// What a collective's bucket is called by the option `names`: the text of the pattern's groups in the first of its
+  /// names that matches, or else the text that the pattern matches. None if it matches no name.
+  std::optional<std::string> bucketNameOf(CollectiveOpInterface start) const {
+    llvm::Regex pattern(names);
+    SmallVector<StringRef> texts;
+    for (const std::string &name : namesOf(start))
+      if (pattern.match(name, &texts)) {
+        ArrayRef<StringRef> groups(texts);
+        return llvm::join(groups.size() > 1 ? groups.drop_front() : groups, "\n");
+      }
+    return std::nullopt;
+  }
+
+  /// Gives candidates whose names differ by the option `names` merge keys of their own.
+  void separateByName(LoadedBlock &loaded, ArrayRef<NodeId> candidates) const {
+    std::map<std::pair<int32_t, std::string>, int32_t> keys;
+    std::vector<MergeKey> &known = loaded.problem.mergeKeys;
+    for (NodeId node : candidates) {
+      int32_t &key = loaded.problem.nodes[node].mergeKey;
+      std::string name = *bucketNameOf(cast<CollectiveOpInterface>(loaded.nodes[node]));
+      auto [own, isNew] = keys.try_emplace({key, std::move(name)}, static_cast<int32_t>(known.size()));
+      if (isNew)
+        known.push_back(known[key]);
+      key = own->second;
+    }
+  }
+
+  /// Sorts the members of each bucket as the option `member-order` says. Those without a place in the signature stay
+  /// behind the others, in the order of the program.
+  void sortMembers(const LoadedBlock &loaded, std::vector<Bucket> &buckets) const {
+    if (memberOrder == MemberOrder::Program)
+      return;
+    auto placeOf = [&](NodeId member) {
+      std::optional<unsigned> place = signaturePlaceOf(cast<CollectiveOpInterface>(loaded.nodes[member]));
+      return std::tuple(!place.has_value(), place.value_or(0), member);
+    };
+    for (Bucket &bucket : buckets)
+      llvm::sort(bucket.members, [&](NodeId a, NodeId b) { return placeOf(a) < placeOf(b); });
   }
 
   bool stampsUnchanged() const final { return true; }
@@ -177,7 +174,10 @@ private:
   LogicalResult solveBlock(BlockWork &work, BlockVoice &voice) const final {
     LoadedBlock &loaded = work.loaded;
     std::vector<NodeId> candidates = findCandidates(loaded, voice);
+    if (!names.empty())
+      separateByName(loaded, candidates);
     std::vector<Bucket> buckets = greedyBuckets(loaded.problem, candidates, bucketOptions());
+    sortMembers(loaded, buckets);
     saySingles(loaded, candidates, buckets, voice);
     priceBuckets(loaded, buckets, OperationCosts(*model));
     llvm::Expected<Schedule> schedule = mergeInOrder(loaded.problem, std::move(buckets));
@@ -206,7 +206,10 @@ private:
     for (NodeId node : candidates) {
       if (merged[node])
         continue;
-      std::string reason = "no other collective of its kind, group, element type and reduction fits in its bucket";
+      std::string reason = "no other collective of its kind, group, element type and reduction";
+      if (!names.empty())
+        reason += ", and of its name,";
+      reason += " fits in its bucket";
       if (mixedTypes && form == BucketForm::Packed && !isa<AllGatherOp>(loaded.nodes[node]))
         reason += "; a reduction computes with its elements and cannot mix types";
       sayRefused(loaded.nodes[node], std::move(reason), voice);

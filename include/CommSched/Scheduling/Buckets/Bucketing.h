@@ -53,6 +53,14 @@ enum class BucketForm : uint8_t {
   Coalesced,
 };
 
+/// Order of the members in a bucket's buffer.
+enum class MemberOrder : uint8_t {
+  /// As they stand in the program.
+  Program,
+  /// As the arguments that they gather or the results that they become stand in the signature of the function.
+  Signature,
+};
+
 /// "packed" or "coalesced".
 llvm::StringRef stringify(BucketForm form);
 

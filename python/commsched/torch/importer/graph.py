@@ -12,6 +12,7 @@ operations with the same location. The importer does not decide which moves are 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -137,6 +138,8 @@ class Importer(FsdpImports, RegionImports):
         if spec.is_wait:
             self.wait_node(node)
         elif spec.start is not None:
+            if (path := _module_of(node)) is not None:
+                self.printer.modules[node.name] = path
             if not self.start(node, spec):
                 self.opaque.setdefault(node.name, "the dialect has no such collective")
                 self.compute(node, spec.opaque())
@@ -210,6 +213,15 @@ class Importer(FsdpImports, RegionImports):
         self.printer.lines.append(
             f'    return {names} : {types} loc("output")' if results else '    return loc("output")'
         )
+
+
+def _module_of(node: fx.Node) -> str | None:
+    """The path of the innermost module that a node works for ("layers.0"); in a backward graph, of its forward node."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not isinstance(stack, dict) or not stack:
+        return None
+    path = next(reversed(stack.values()))[0]  # "L['self'].layers.0" in dynamo's graphs, "layers.0" in exported ones.
+    return re.sub(r"^L\[[^\]]*\]\.?", "", path) or None
 
 
 def _parameter_name(desc: Any) -> str | None:

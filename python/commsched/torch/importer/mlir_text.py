@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 FREE = "#comm.cost<time = 0>"
 # Partitions of more ranks than this are not listed one by one: the text would be long.
 MOST_LISTED_RANKS = 4096
-_LOCATION = re.compile(r' loc\((?:"[^"]*"|fused\[[^\]]*\])\)$')
+_LOCATION = re.compile(r' loc\((?:"[^"]*"(?:\("[^"]*"\))?|fused\[[^\]]*\])\)$')
 _PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_$.]*$")
 
 
@@ -121,6 +121,8 @@ class Printer:
         self.arguments: list[str] = []
         self.lines: list[str] = []
         self.result_types: list[str] = []
+        # Indexed by node: the path of the module that it works for ("layers.0").
+        self.modules: dict[str, str] = {}
         # Indexed by line: the node that it was made for. The importer sets `current` beforehand.
         self.origins: list[str] = []
         self.current = ""
@@ -150,9 +152,10 @@ class Printer:
         node: str | Sequence[str],
     ) -> None:
         """Adds `%ssa:count = opcode(operands) clauses {attrs} : types loc(node)`. Several nodes become a fused
-        location.
+        location. A node's module is what the name of its location was given for.
         """
-        place = f'"{node}"' if isinstance(node, str) else "fused[" + ", ".join(f'"{n}"' for n in node) + "]"
+        child = f"({quoted(self.modules[node])})" if isinstance(node, str) and node in self.modules else ""
+        place = f'"{node}"{child}' if isinstance(node, str) else "fused[" + ", ".join(f'"{n}"' for n in node) + "]"
         left = "" if not count else f"%{ssa} = " if count == 1 else f"%{ssa}:{count} = "
         attr = f" {{{', '.join(attrs)}}}" if attrs else ""
         self.lines.append(f"    {left}{opcode}{operands}{clauses}{attr} : {types} loc({place})")
