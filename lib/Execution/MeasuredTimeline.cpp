@@ -12,6 +12,8 @@
 
 #include "CommSched/Execution/MeasuredTimeline.h"
 #include "CommSched/Support/OutputFile.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
@@ -37,6 +39,47 @@ static json::Object span(int64_t process, int64_t lane, StringRef name, StringRe
                       {"name", name.str()}, {"dur", toMicroseconds(end - begin)},
                       {"cat", category}};
 }
+
+/// Adds an arrow. The number of events so far is a name that no other arrow of the trace has.
+static void addArrow(int64_t process, const WaitArrow &arrow, json::Array &events) {
+  const int64_t id = static_cast<int64_t>(events.size());
+  for (bool isEnd : {false, true}) {
+    const ArrowEnd &at = isEnd ? arrow.wait : arrow.start;
+    json::Object event{
+        {"ph", isEnd ? "f" : "s"}, {"pid", process}, {"tid", at.row}, {"ts", toMicroseconds(at.when)}, {"id", id},
+        {"name", "wait"},          {"cat", "wait"}};
+    if (isEnd)
+      event["bp"] = "e";
+    events.push_back(std::move(event));
+  }
+}
+
+namespace {
+
+/// The collectives and waits of a run by their sites, for the arrows between them. A site runs once per iteration of
+/// its loop, so a wait belongs to the last collective that began before the wait ended.
+class ArrowFinder {
+public:
+  void addCollective(int64_t site, ArrowEnd begin) { begins[site].push_back(begin); }
+  void addWait(int64_t site, ArrowEnd end) { waits.emplace_back(site, end); }
+
+  void addArrows(int64_t process, json::Array &events) {
+    for (auto &[site, list] : begins)
+      llvm::sort(list, [](const ArrowEnd &a, const ArrowEnd &b) { return a.when < b.when; });
+    for (const auto &[site, end] : waits) {
+      std::vector<ArrowEnd> &list = begins[site];
+      auto later = llvm::upper_bound(list, end.when, [](Ns when, const ArrowEnd &a) { return when < a.when; });
+      if (later != list.begin())
+        addArrow(process, {*std::prev(later), end}, events);
+    }
+  }
+
+private:
+  llvm::DenseMap<int64_t, std::vector<ArrowEnd>> begins;
+  std::vector<std::pair<int64_t, ArrowEnd>> waits;
+};
+
+} // namespace
 
 /// What a collective moves, for those that refine a profile by the run (RunTimeline.h). A size that only the run time
 /// knows is left out.
@@ -71,6 +114,7 @@ void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::
   events.push_back(metadata("thread_name", process, computeLane, "compute"));
   bool isStraight = predicted && static_cast<int64_t>(predicted->rows.size()) == sites;
   StringMap<int64_t> lanes;
+  ArrowFinder arrows;
   for (const auto &[record, last] : records) {
     bool isWait = record.kind == waitRecord, isCompute = record.kind == computeRecord;
     int64_t lane = computeLane;
@@ -89,6 +133,11 @@ void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::
                                           : "collective",
                               record.begin_ns - run.origin, record.end_ns - run.origin);
     if (!isCompute && record.site >= 0) {
+      const LaneId row = static_cast<LaneId>(lane);
+      if (isWait) // A moment before the end is inside of the rectangle.
+        arrows.addWait(record.site, {row, std::max(record.begin_ns, record.end_ns - 1) - run.origin});
+      else
+        arrows.addCollective(record.site, {row, record.begin_ns - run.origin});
       json::Object arguments{{"site", record.site}};
       if (last)
         arguments["after_last_us"] = toMicroseconds(record.end_ns - *last);
@@ -106,6 +155,7 @@ void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::
     }
     events.push_back(std::move(event));
   }
+  arrows.addArrows(process, events);
 }
 
 void commsched::addPredicted(StringRef name, int64_t process, const BlockSnapshot &predicted, json::Array &events) {
@@ -118,6 +168,8 @@ void commsched::addPredicted(StringRef name, int64_t process, const BlockSnapsho
                           : entry.lane == kComputeLane ? "compute"
                                                        : "collective",
                           entry.start, entry.end));
+  for (const WaitArrow &arrow : arrowsOf(predicted))
+    addArrow(process, arrow, events);
   for (auto [when, bytes] : predicted.memory)
     events.push_back(json::Object{{"ph", "C"},
                                   {"pid", process},

@@ -24,12 +24,6 @@ static bool isCompute(const BlockSnapshot &snapshot, const TimelineSpan &span) {
 /// Nanoseconds as the format's microseconds, exactly.
 static json::Value toMicroseconds(Ns ns) { return static_cast<double>(ns) / 1000; }
 
-/// One end of an arrow: a moment on a row, inside of a rectangle.
-struct ArrowEnd {
-  LaneId row;
-  Ns when;
-};
-
 /// Where the arrow to each wait ends. Indexed by operation; none of operations that are no wait. An exposed wait has a
 /// rectangle, and the arrow ends where compute goes on; any other wait takes no time, so its arrow ends at the next
 /// computation of its stream, if there is one. O(operations + spans).
@@ -54,23 +48,29 @@ static std::vector<std::optional<ArrowEnd>> arrowEnds(const BlockSnapshot &snaps
   return ends;
 }
 
-/// Writes an arrow from each start that takes time to each of its waits. `id` is that of the next arrow of the trace.
-static void writeArrows(json::OStream &json, int64_t pid, const BlockSnapshot &snapshot, int64_t &id) {
+std::vector<WaitArrow> commsched::arrowsOf(const BlockSnapshot &snapshot) {
   // Indexed by operation: its first rectangle.
   std::vector<const TimelineSpan *> spans(snapshot.details.operations.size(), nullptr);
   for (const TimelineSpan &span : reverse(snapshot.spans))
     spans[span.operation] = &span;
   std::vector<std::optional<ArrowEnd>> ends = arrowEnds(snapshot);
-  for (auto [wait, operation] : enumerate(snapshot.details.operations)) {
-    const TimelineSpan *start = operation.awaited == kNone ? nullptr : spans[operation.awaited];
-    if (!start || !ends[wait])
-      continue;
-    auto end = [&](StringRef phase, LaneId row, Ns when) {
+  std::vector<WaitArrow> arrows;
+  for (auto [wait, operation] : enumerate(snapshot.details.operations))
+    if (const TimelineSpan *start = operation.awaited == kNone ? nullptr : spans[operation.awaited];
+        start && ends[wait])
+      arrows.push_back({{start->lane, start->start}, *ends[wait]});
+  return arrows;
+}
+
+/// Writes the arrows of a process. `id` is that of the next arrow of the trace.
+static void writeArrows(json::OStream &json, int64_t pid, const BlockSnapshot &snapshot, int64_t &id) {
+  for (const WaitArrow &arrow : arrowsOf(snapshot)) {
+    auto end = [&](StringRef phase, const ArrowEnd &at) {
       json.object([&] {
         json.attribute("ph", phase);
         json.attribute("pid", pid);
-        json.attribute("tid", row);
-        json.attribute("ts", toMicroseconds(when));
+        json.attribute("tid", at.row);
+        json.attribute("ts", toMicroseconds(at.when));
         json.attribute("id", id);
         json.attribute("name", "wait");
         json.attribute("cat", "wait");
@@ -78,8 +78,8 @@ static void writeArrows(json::OStream &json, int64_t pid, const BlockSnapshot &s
           json.attribute("bp", "e");
       });
     };
-    end("s", start->lane, start->start);
-    end("f", ends[wait]->row, ends[wait]->when);
+    end("s", arrow.start);
+    end("f", arrow.wait);
     ++id;
   }
 }

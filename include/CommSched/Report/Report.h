@@ -314,6 +314,21 @@ llvm::Error printExplanation(const Report &report, llvm::StringRef name, llvm::r
 /// the form of PyTorch Inductor's logs. Needs the timelines (MeasureOptions::timeline). O(operations + rows).
 void printOverlap(const Report &report, llvm::raw_ostream &os);
 
+/// One end of an arrow: a moment on a row of a timeline, inside of a rectangle.
+struct ArrowEnd {
+  LaneId row = kNone;
+  Ns when = 0;
+};
+
+/// An arrow from a collective to a wait for it.
+struct WaitArrow {
+  ArrowEnd start, wait;
+};
+
+/// The arrows from each start that takes time to each of its waits, in the order of the waits. An arrow ends where
+/// compute goes on. O(operations + spans).
+std::vector<WaitArrow> arrowsOf(const BlockSnapshot &snapshot);
+
 /// Writes Chrome's trace-event format, which Perfetto reads. Each block has a process "before" and one "after" with a
 /// thread per lane, an arrow (a flow) from each start to each of its waits, and a counter of live bytes. Times are in
 /// µs with three decimals, as the format requires.
