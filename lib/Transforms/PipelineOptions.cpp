@@ -14,6 +14,7 @@
 #include "PipelineOptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -38,6 +39,8 @@ std::vector<ReadOption> readOptionsOf(const OverlapOptions &options) {
   return {
       {"limit=arena", options.limitedMemory == LimitedMemory::Arena, "comm-schedule"},
       {withValue("objective", objective), options.objective != Objective::Robust, "comm-schedule"},
+      {withValue("time-budget-ratio", llvm::formatv("{0}", options.timeBudgetRatio.getValue()).str()),
+       options.timeBudgetRatio >= 0, "comm-schedule"},
       {withValue("effort", Twine(options.effort.getValue())), options.effort >= 0,
        "comm-schedule comm-split-strands comm-plan-memory comm-pipeline-loops comm-pareto"},
       {withValue("bucket-cap-bytes", Twine(options.bucketCapBytes.value)), options.bucketCapBytes >= 0,

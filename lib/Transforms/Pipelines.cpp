@@ -100,6 +100,7 @@ std::unique_ptr<Pass> makeSchedule(const OverlapOptions &options) {
   auto passOptions = makeSearchOptions<CommScheduleOptions>(options);
   passOptions.limitedMemory = options.limitedMemory;
   passOptions.objective = options.objective;
+  passOptions.timeBudgetRatio = options.timeBudgetRatio;
   return createCommSchedule(passOptions);
 }
 

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Each lens can be left out, changes some answer, and improves what it promises to improve. What is special to one of
-// them is tested where it is used: RobustTest, ArenaLimitTest, VariantsTest, ContentionTest.
+// them is tested where it is used: RobustTest, ArenaLimitTest, TimeBudgetTest, VariantsTest, ContentionTest.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -56,6 +56,8 @@ struct LensCase {
       second.others = [=] { return std::vector<PeerAnswer>{{{shortest, shortest}, 0}}; };
       options.second = &second;
     }
+    if (seed % 6 == 1)
+      options.timeBudgetRatio = 0.05;
     if (seed % 7 == 0)
       options.limitedMemory = LimitedMemory::Arena;
   }
@@ -94,7 +96,8 @@ TEST(Lenses, BeginsFromKnownAnswers) {
   int32_t shorter = 0, leftOut = 0;
   for (uint64_t seed = 1; seed <= portion(200u); ++seed) {
     LensCase test(seed);
-    test.options.without = {"arena", "second-opinion", "scales", "input-peak", "settle", "variants", "contention"};
+    for (llvm::StringRef name : lensNames())
+      test.options.without.push_back(name.str());
     ScheduleOptions whole = test.options;
     whole.memory.limit = kUnlimited;
     Schedule best = schedule(test.problem, whole);

@@ -8,6 +8,8 @@
 // RUN: not comm-opt %s --reorder-comm-overlap="objective=none" 2>&1 | FileCheck %s --check-prefix=VALUE
 // RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-align-costs profiles=nowhere" 2>&1 | FileCheck %s --check-prefix=PROFILE
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=16" 2>&1 | FileCheck %s --check-prefix=LIMIT
+// RUN: not comm-opt %s --reorder-comm-overlap="time-budget-ratio=0.1 passes=comm-bucket" 2>&1 | FileCheck %s --check-prefix=READER
+// RUN: not comm-opt %s --reorder-comm-overlap="time-budget-ratio=0.1 limit=arena" 2>&1 | FileCheck %s --check-prefix=ARENA
 
 // Tests that bad options get one clear line, and that a limit that no order meets is an error that says by how much.
 comm.group @dp #comm.iota<[1, 4]>
@@ -30,4 +32,6 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
 // NEGATIVE: error: reorder-comm-overlap: memory-limit-bytes=-7: expected a number of bytes, or -1 for no limit
 // OPTION: error: reorder-comm-overlap: unknown option 'no-such-option'; expected allow-reassociation, assume-pure, bucket-cap-bytes, {{.*}} or timeline-file{{$}}
 // VALUE: error: reorder-comm-overlap: objective=none: expected robust, regret or makespan{{$}}
+// READER: error: reorder-comm-overlap: 'time-budget-ratio=0.10' has no effect with 'passes=comm-bucket': only comm-schedule reads it{{$}}
+// ARENA: error: 'time-budget-ratio' has no effect with 'limit=arena'{{$}}
 // PROFILE: error: machine 'nowhere': expected the path of a .json file or one of 

@@ -90,11 +90,17 @@ def CommSchedule : Pass<"comm-schedule"> {
     scales. With `effort=0` or `limit=arena` the default is the makespan; with `objective=regret` a warning or
     an error says so. If activities share resources, nothing is claimed of the scales between those that were played.
 
+    With `time-budget-ratio=0.02`, the pass takes the schedule with the lowest peak that it finds among those that take at
+    most 2 % longer than the fastest one. It bisects between limits on the peak, with up to ten more searches.
+
     Remarks: one per collective, with its positions, its bucket, its exposed time before and after, and its limiting factor
     (`docs/guide/Remarks.md`).
   }];
   let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption, LimitedMemoryOption,
                  ObjectiveOption,
+                 Option<"timeBudgetRatio", "time-budget-ratio", "double", "-1.0",
+                        "look for the lowest peak of schedules that take at most this fraction longer than the fastest one; "
+                        "negative: look for the fastest one">,
                  ListOption<"without", "without", "std::string",
                             "phases of the search and lenses to leave out, by name, to see what each of them earns">] # solverOptions;
 }

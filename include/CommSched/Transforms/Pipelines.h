@@ -98,6 +98,10 @@ struct OverlapOptions : public CheckedPipelineOptions<OverlapOptions> {
       llvm::cl::values(clEnumValN(Objective::Robust, "robust", "the makespan, and within 0.1 % of it the regret"),
                        clEnumValN(Objective::Regret, "regret", "the regret alone"),
                        clEnumValN(Objective::Makespan, "makespan", "the makespan alone"))};
+  Option<double> timeBudgetRatio{
+      *this, "time-budget-ratio", llvm::cl::init(-1.0),
+      llvm::cl::desc("let comm-schedule look for the lowest peak of schedules that take at most this fraction longer "
+                     "than the fastest one; negative: for the fastest one")};
   Option<int32_t> scenarios{*this, "scenarios", llvm::cl::init(0),
                             llvm::cl::desc("number of scenarios in which durations vary, for the report")};
   Option<int32_t> collectiveSpreadPermille{

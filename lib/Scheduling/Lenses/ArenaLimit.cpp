@@ -105,9 +105,10 @@ bool commsched::limitsArena(const Problem &, const ScheduleOptions &options) {
 
 Schedule commsched::scheduleWithinArena(const Problem &problem, const ScheduleOptions &given, InnerSolver inner) {
   BestAnswer best(problem, given);
-  // No other scale knows of the buffers by which answers are admitted.
+  // No other scale, and no lower peak, knows of the buffers by which answers are admitted.
   ScheduleOptions options = given;
   options.objective = Objective::Makespan;
+  options.timeBudgetRatio.reset();
   // A plan with more steps, as arenaOf() makes, is never larger.
   ScheduleOptions planned = options;
   planned.admits = [limit = best.limit](const Problem &carried, llvm::ArrayRef<NodeId> order) {

@@ -33,6 +33,11 @@ struct Lens {
 bool limitsArena(const Problem &problem, const ScheduleOptions &options);
 Schedule scheduleWithinArena(const Problem &problem, const ScheduleOptions &options, InnerSolver inner);
 
+/// "time-budget": the lowest peak of answers that take little longer than the fastest one (ScheduleOptions). Costs up
+/// to 11 times the search for the fastest one.
+bool hasTimeBudget(const Problem &problem, const ScheduleOptions &options);
+Schedule scheduleWithinTime(const Problem &problem, const ScheduleOptions &options, InnerSolver inner);
+
 /// "second-opinion": answers that somebody else's costs do not contradict (BothCosts.h).
 bool hasSecondOpinion(const Problem &problem, const ScheduleOptions &options);
 Schedule scheduleWithSecondOpinion(const Problem &problem, const ScheduleOptions &options, InnerSolver inner);

@@ -23,6 +23,7 @@ using namespace commsched;
 /// Outermost first: a lens asks those behind it.
 static constexpr Lens kLenses[] = {
     {"arena", limitsArena, scheduleWithinArena},
+    {"time-budget", hasTimeBudget, scheduleWithinTime},
     {"second-opinion", hasSecondOpinion, scheduleWithSecondOpinion},
     {"scales", asksForScales, scheduleAtScales},
     {"input-peak", allowsMoreThanInput, scheduleFromPeakOfInput},

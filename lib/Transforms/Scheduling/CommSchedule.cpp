@@ -19,6 +19,7 @@
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Report/SearchLog.h"
 #include "CommSched/Scheduling/Answer/Variants.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
@@ -139,6 +140,8 @@ struct CommSchedulePass : BudgetedPass<commsched::impl::CommScheduleBase<CommSch
   LogicalResult checkOptions(MLIRContext *context) final {
     if (objective == Objective::Regret && limitedMemory == LimitedMemory::Arena)
       return emitError(UnknownLoc::get(context)) << "'objective=regret' has no effect with 'limit=arena'";
+    if (timeBudgetRatio >= 0 && limitedMemory == LimitedMemory::Arena)
+      return emitError(UnknownLoc::get(context)) << "'time-budget-ratio' has no effect with 'limit=arena'";
     return checkWithout(context);
   }
 
@@ -187,6 +190,8 @@ private:
     options.executor = threadsOf(context);
     options.objective = objective;
     options.limitedMemory = limitedMemory;
+    if (timeBudgetRatio >= 0)
+      options.timeBudgetRatio = timeBudgetRatio;
     options.without.assign(without.begin(), without.end());
     if (Environment *environment = Environment::of(context)) {
       options.stop = environment->stop;
@@ -243,10 +248,23 @@ private:
                             << " (" << (*result.arena - result.limit) << " bytes over)";
     if (result.isWithinLimit())
       return success();
-    return emitError(loc) << "cannot reduce peak memory to the limit of " << formatBytes(result.limit) << " ("
-                          << result.limit << " bytes); "
-                          << (result.leastPeak == result.peak ? "lowest peak of all orders: " : "lowest peak found: ")
-                          << formatBytes(result.peak) << " (" << (result.peak - result.limit) << " bytes over)";
+    return emitAboveLimit(loc, work.loaded.problem, result);
+  }
+
+  /// Says that no answer within the limit was found, and what is known of the lowest peak.
+  LogicalResult emitAboveLimit(Location loc, const Problem &problem, const Schedule &result) const {
+    auto withExcess = [&](Bytes peak) {
+      return formatBytes(peak) + " (" + std::to_string(peak - result.limit) + " bytes over)";
+    };
+    const bool isLowest = result.leastPeak == result.peak;
+    InFlightDiagnostic error = emitError(loc) << "cannot reduce peak memory to the limit of "
+                                              << formatBytes(result.limit) << " (" << result.limit << " bytes); "
+                                              << (isLowest ? "lowest peak of all orders: " : "lowest peak found: ")
+                                              << withExcess(result.peak);
+    const Bytes least = bucketing ? peakLowerBoundWithBuckets(problem) : peakLowerBound(problem);
+    if (!isLowest && least > result.limit)
+      error << "; no order has a peak below " << withExcess(least);
+    return error;
   }
 
   void explainBlock(const BlockWork &work, BlockVoice &voice) const final {

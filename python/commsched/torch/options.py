@@ -93,6 +93,7 @@ class OptionArguments(TypedDict, total=False):
     collective_order: str
     effort: int | None
     objective: str
+    time_budget_ratio: float | None
     scenarios: int
     collective_spread_permille: int
     compute_spread_permille: int
@@ -112,7 +113,11 @@ class OptionArguments(TypedDict, total=False):
 SOLVER = ("comm-schedule",)
 # Indexed by option: the passes that read it. All others are read by every pipeline.
 _SEARCHES = ("comm-schedule", "comm-split-strands", "comm-pareto")
-READERS = {"effort": _SEARCHES, "bucket_cap_bytes": (*_SEARCHES, "comm-bucket")}
+READERS = {
+    "effort": _SEARCHES,
+    "bucket_cap_bytes": (*_SEARCHES, "comm-bucket"),
+    "time_budget_ratio": ("comm-schedule",),
+}
 
 
 def _read(name: str, passes: Sequence[str | Function]) -> bool:
@@ -140,6 +145,7 @@ class Options:
     collective_order: str = "free"
     effort: int | None = None
     objective: str = "robust"
+    time_budget_ratio: float | None = None
     scenarios: int = 0
     collective_spread_permille: int = 300
     compute_spread_permille: int = 0
@@ -177,7 +183,7 @@ class Options:
                 f"machine: expected the path of a .json file or one of {', '.join(profiles)}{place}, got "
                 f"{self.machine!r} ({program.MACHINE_PATH} adds directories to search)"
             )
-        for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
+        for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort", "time_budget_ratio"):
             value = getattr(self, name)
             if name == "memory_budget_ratio" and value is not None and not value > -1:
                 raise ValueError(f"{name}: expected a number above -1, got {value}")
@@ -299,7 +305,7 @@ class Options:
             f"bucketing={'true' if self.bucketing else 'false'}",
             f"collective-order={self.collective_order}",
         ]
-        for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
+        for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort", "time_budget_ratio"):
             if getattr(self, name) is not None:
                 settings.append(f"{name.replace('_', '-')}={getattr(self, name)!r}")
         if self.objective != "robust" or self.scenarios:
@@ -334,7 +340,7 @@ class Options:
         """The options that measure a graph by the same costs and leave it as it is."""
         aligned = [entry for entry in self.passes if isinstance(entry, str) and ALIGN_COSTS in entry]
         # The pipeline refuses options that none of its passes reads.
-        searching: dict[str, Any] = {"effort": None, "bucket_cap_bytes": None, "objective": "robust"}
+        searching: dict[str, Any] = dict.fromkeys(READERS) | {"objective": "robust"}
         return dataclasses.replace(self, bucketing=False, strands="off", passes=(*aligned, MEASURES), **searching)
 
     def agreed_key(self) -> str | None:

@@ -355,6 +355,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         objective: what the solver minimizes: the makespan, and among answers within 0.1 % of it the regret if
             collectives take 0.75 to 2 times as long ("robust", the default); the "regret" alone; or the "makespan"
             alone.
+        time_budget_ratio: if given, the schedule with the lowest peak is looked for among those that take at most this
+            fraction longer than the fastest one.
         scenarios: the number of scenarios in which durations vary, of which the report gives the mean and the 95 %
             quantile of the makespan. The default is 0.
         collective_spread_permille: by how much durations of collectives without an error bar vary: the standard

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct ScheduleOptions {
   MemoryBudget memory;
   /// What the limit is about: schedule() (Lenses.h) knows both, the core the live bytes only.
   LimitedMemory limitedMemory = LimitedMemory::Live;
+  /// If set, schedule() (Lenses.h) looks for the lowest peak of answers that take at most this fraction longer than the
+  /// fastest one that it finds within the limit. At least 0.
+  std::optional<double> timeBudgetRatio;
   /// Whether collectives may be merged.
   bool bucketing = true;
   /// The largest merged collective, bytes; negative: unlimited.
