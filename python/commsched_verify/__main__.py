@@ -5,11 +5,11 @@
 
 import argparse
 import importlib.metadata
+import json
 import os
 import sys
 
-from .core import MALFORMED, Invalid, verify_files
-from .ranks import compare
+from .verdict import compare_ranks, document_of, examine, print_verdicts, status_of, write_whole
 
 # The exit code if the reader of an output stream went away: a shell's number for a process that SIGPIPE ended.
 CLOSED_OUTPUT = 128 + 13
@@ -27,6 +27,9 @@ def main() -> int:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(nowhere, stream.fileno())
         return CLOSED_OUTPUT
+    except OSError as error:
+        print(f"commsched-verify: error: {error}", file=sys.stderr)
+        return 1
 
 
 def version() -> str:
@@ -46,24 +49,27 @@ def check() -> int:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a certificate")
     parser.add_argument("--spmd", action="store_true", help="the files are of different ranks, which have to agree")
     parser.add_argument("--ranks", metavar="N,...", help="the ranks of the files (default: 0, 1, ... in their order)")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write what is said as JSON (-: to standard output, without text)"
+    )
     parser.add_argument("--version", action="version", version=f"commsched-verify, CommSched {version()}")
     arguments = parser.parse_intermixed_args()
     ranks = [int(rank) for rank in arguments.ranks.split(",")] if arguments.ranks else range(len(arguments.files))
     if len(set(ranks)) != len(arguments.files):
         parser.error("--ranks: expected one rank for each file, each a different one")
-    status = verify_files(arguments.files)
-    if not arguments.spmd or status == 1:
-        return status
-    texts: list[list[str]] = []
-    try:
-        for file in arguments.files:
-            with open(file, encoding="utf-8") as lines:
-                texts.append(list(lines))
-        said = compare(list(ranks), texts)
-    except (Invalid, OSError, *MALFORMED) as error:
-        print(f"not valid: {error}", file=sys.stderr)
-        return 1
-    print(said)
+    verdicts = [examine(file) for file in arguments.files]
+    status, said, refusal = status_of(verdicts), "", None
+    if arguments.spmd and status != 1:
+        said, refusal = compare_ranks(ranks, verdicts)
+        status = 1 if refusal else status
+    if arguments.json != "-":
+        print_verdicts(verdicts)
+        if said:
+            print(said)
+    if refusal:
+        print(f"not valid: {refusal}", file=sys.stderr)
+    if arguments.json is not None:
+        write_whole(arguments.json, json.dumps(document_of(verdicts, ranks, refusal), indent=2) + "\n")
     return status
 
 

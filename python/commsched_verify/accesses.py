@@ -73,6 +73,7 @@ def check(answer: Answer, objects: Sequence[Numbers], exposed: Numbers = (), any
         for access, _, history in here[node]:
             history.add(access)
     count = sum(map(len, lists)) + len(reaching)
+    answer.problem.facts["accesses"] = count
     if not count:
         return "no memory that is written is accessed twice;\n  "
     return f"{count} accesses to {len(lists)} places in memory keep their order;\n  "

@@ -3,10 +3,9 @@
 
 """Checks certificates of schedules: `python3 core.py FILE...`, or `python3 -m commsched_verify FILE...`.
 
-This file is the core, and complete by itself: dependences, memory, the timeline, and the bounds that follow from paths
-and from sums of work. The modules beside it check what else a certificate may claim: the order of `accesses`, `buckets`
-and their `durations`, `contention`, stronger bounds (`levels` and `lemmas`), the regret over `scales`, and `ranks`.
-What would need a missing one is not checked, and named. Certificate.md has the format, Bounds.md the lemmas.
+This file is the core, and complete by itself: dependences, memory, the timeline, and bounds by paths and sums of work.
+The modules beside it check what else a certificate may claim. What would need a missing one is not checked, and named.
+Certificate.md has the format and the list of modules, Bounds.md the lemmas.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 UNLIMITED, WHOLE = 1 << 62, 1_000_000  # no limit, and a whole resource
@@ -81,7 +81,7 @@ class Problem:
     reason_names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.unchecked: list[str] = []
+        self.unchecked, self.facts = list[str](), dict[str, Any]()
         self.size = size = len(self.cost_ns)
         self.issue, self.ready = column(self.issue_ns, size), column(self.ready_ns, size)
         self.workspace = column(self.workspace_bytes, size)
@@ -208,11 +208,7 @@ class Answer:
             if events:
                 change[0 if is_in else min(events)] += size
                 change[-1 if is_out else max(events) + 1] -= size
-        live = peak = 0
-        for step, difference in zip(self.steps, change):
-            live += difference
-            peak = max(peak, live + step.workspace)
-        return peak
+        return max((live + step.workspace for step, live in zip(self.steps, accumulate(change))), default=0)
 
 
 class Charges:
@@ -281,8 +277,7 @@ class Bound:
 
     def sweep(self, step: int, levels: dict[int, int]) -> tuple[list[int], list[int]]:
         """The earliest begin and end of each moment (Lemma 2), from the beginning (step 1) or the end (-1)."""
-        size = len(self.moments)
-        time, leave = [0] * size, [0] * size
+        time, leave = [0] * (size := len(self.moments)), [0] * size
         for at in range(size)[::step]:
             moment = self.moments[at]
             base = max((leave[other] for other in (moment.before, moment.after)[step < 0]), default=0)
@@ -329,18 +324,20 @@ def prove(answer: Answer, limit: int, argument: str, heads: Any = (), tails: Any
     return value, freedom
 
 
-def check(name: str, problem: Any, answer: Any, claims: Any, bound: Any, **more: Any) -> str:
-    """Checks one block; returns what is proven, what is not checked, and what is believed, in words."""
+def check(name: str, problem: Any, answer: Any, claims: Any, bound: Any, **more: Any) -> tuple[str, dict[str, Any]]:
+    """Checks one block; returns what is proven, what is not checked, and what is believed, in words and in numbers."""
     require(more.keys() <= {"accesses", "collectives", "scales"}, f"a field of a block is unknown: {sorted(more)}")
     given, limit, proven, gap = Problem(**problem), claims.get("limit_bytes", UNLIMITED), "", ""
     makespan, peak, least = claims["makespan_ns"], claims["peak_bytes"], claims["bound_ns"]
     found, time, freely = Answer(given, **answer), None, "chosen" in answer or "demands" in problem
+    facts = given.facts = {"nodes": given.size, "dependences": sum(map(len, given.preds)), "reasons": given.words}
     if len(found.done) == given.size:
         time = found.makespan()
         require(time in (makespan, None), f"the makespan is {time} ns, not {makespan}")
         require(found.peak() == peak, f"the peak is {found.peak()} bytes, not {peak}")
         require(peak <= limit, f"the peak of {peak} bytes is above the limit of {limit}")
-        proven = f"the answer keeps {sum(map(len, given.preds))} dependences of {given.size} nodes;\n  its makespan is "
+        facts |= {"makespan_ns": time, "peak_bytes": peak}
+        proven = f"the answer keeps {facts['dependences']} dependences of {given.size} nodes;\n  its makespan is "
         proven += f"{'not checked' if time is None else f'{time} ns'} and its peak {peak} bytes"
         proven += f", within the limit of {limit};\n  " if limit < UNLIMITED else ";\n  "
         if "accesses" in more and (module := given.extension("accesses", "the order of accesses to memory")):
@@ -352,30 +349,33 @@ def check(name: str, problem: Any, answer: Any, claims: Any, bound: Any, **more:
         least = value
     if time is not None:
         require(time >= least, "the answer is faster than the bound")
-        gap = f", so it is at most {-(-10000 * (time - least) // max(least, 1)) / 100:.2f} % from optimal"
+        facts["gap_percent"] = percent = -(-10000 * (time - least) // max(least, 1)) / 100
+        gap = f", so it is at most {percent:.2f} % from optimal"
     if "scales" in more and (module := given.extension("scales", "the regret")):
         gap += module.check(given, answer, (time, least), limit, **more["scales"])
-    proven += f"no {freedom}{' and choice' * found.has_choice} is faster than {least} ns{gap}"
+    freedom, missing = freedom + " and choice" * found.has_choice, list(dict.fromkeys(given.unchecked))
+    facts |= {"bound_ns": least, "freedom": freedom, "not_checked": missing}
     why = f" ({', '.join(f'{word}: {count}' for word, count in given.words.items())})" if given.words else ""
     return (
-        f"{name}: proven: {proven}\n"
-        + "".join(f"{name}: NOT CHECKED: {what}\n" for what in dict.fromkeys(given.unchecked))
+        f"{name}: proven: {proven}no {freedom} is faster than {least} ns{gap}\n"
+        + "".join(f"{name}: NOT CHECKED: {what}\n" for what in missing)
         + f"{name}: believed: costs{' and demands' * bool(given.demands)} of nodes{', buckets' * freely} and samples; "
         f"that cost functions are monotone;\n  sizes and aliases; that these are all dependences{why}"
-    )
+    ), facts
 
 
-def verify(lines: Iterable[str]) -> str:
+def verify(lines: Iterable[str], facts: list[dict[str, Any]] | None = None) -> str:
     """Checks all blocks of a certificate; returns what is to be said of them. Raises Invalid."""
     try:
         head, *blocks = [json.loads(line, parse_int=natural, parse_float=natural) for line in lines]
         require(head.get("format") == "commsched-certificate", "this is no certificate")
         require(head.get("version") == 3, f"version {head.get('version')} of the format is unknown")
         require(len(blocks) == (says := head["blocks"]), f"the file has {len(blocks)} blocks, its header says {says}")
-        modules = f"{head['output_sha256']}, made of {head['input_sha256']}; results: {head.get('numerics', 'exact')}"
-        said = "\n".join([*(check(**block) for block in blocks), f"believed: the module has the SHA-256 {modules}"])
-        verdict = NOTHING_PROVEN if not blocks else PARTLY if ": NOT CHECKED: " in said else "valid"
-        return f"{verdict}; blocks: {len(blocks)}\n{said}"
+        which = f"{head['output_sha256']}, made of {head['input_sha256']}; results: {head.get('numerics', 'exact')}"
+        said, numbers = zip(*(check(**block) for block in blocks)) if blocks else ((), ())
+        verdict = PARTLY if any(row["not_checked"] for row in numbers) else "valid" if blocks else NOTHING_PROVEN
+        ([] if facts is None else facts).extend(numbers)
+        return "\n".join([f"{verdict}; blocks: {len(blocks)}", *said, f"believed: the module has the SHA-256 {which}"])
     except MALFORMED as error:
         raise Invalid(f"a part is missing, unknown or malformed ({type(error).__name__}: {error})") from error
 

@@ -102,6 +102,7 @@ def check(
     proven = -(-regret * PPM // 1)
     require(proven <= regret_ppm, f"the regret is {proven} ppm by the scales, not {regret_ppm}")
     percent = -(-regret * 100 * 100 // 1) / 100
+    problem.facts["regret_percent"] = percent
     return f", and at most {percent:.2f} % if collectives take {FIRST / 1000} to {LAST // 1000} times as long"
 
 

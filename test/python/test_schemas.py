@@ -22,7 +22,7 @@ from commsched_verify import core
 from commsched import Program, program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMES = ("profile", "report", "certificate", "curve")
+NAMES = ("profile", "report", "certificate", "curve", "verification", "agreement", "measurement", "run")
 SHIPPED = sorted((ROOT / "machines").glob("*.json"))
 
 

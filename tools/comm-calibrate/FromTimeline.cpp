@@ -11,6 +11,7 @@
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/OutputFile.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -31,8 +32,29 @@ static void printSummary(llvm::ArrayRef<RunPoint> points, const Validation &vali
         validation.heldOut, validation.points, validation.p50Permille / 10.0, validation.p95Permille / 10.0);
 }
 
+/// The same as JSON.
+static llvm::json::Object describe(llvm::ArrayRef<RunPoint> points, const Validation &validation) {
+  llvm::json::Array rows;
+  for (const RunPoint &point : points)
+    rows.push_back(llvm::json::Object{{"kind", stringify(point.kind)},
+                                      {"ranks", point.shape.ranks},
+                                      {"element", stringify(point.element)},
+                                      {"bytes", point.bytes},
+                                      {"ns", point.time.value},
+                                      {"lo_ns", point.time.lo},
+                                      {"hi_ns", point.time.hi},
+                                      {"calls", point.time.n}});
+  llvm::json::Object held{{"points", validation.points}, {"held_out", validation.heldOut}};
+  if (validation.heldOut > 0) {
+    held["median_permille"] = validation.p50Permille;
+    held["p95_permille"] = validation.p95Permille;
+  }
+  return llvm::json::Object{{"points", std::move(rows)}, {"validation", std::move(held)}};
+}
+
 llvm::Expected<bool> commsched::refineFromTimelines(llvm::ArrayRef<std::string> paths, const MachineModel &base,
-                                                    llvm::StringRef outputPath, bool quiet) {
+                                                    llvm::StringRef outputPath, bool quiet,
+                                                    llvm::json::Object &figures) {
   std::vector<TimelineText> timelines;
   for (const std::string &path : paths) {
     llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
@@ -55,6 +77,7 @@ llvm::Expected<bool> commsched::refineFromTimelines(llvm::ArrayRef<std::string> 
         return llvm::Error::success();
       }))
     return std::move(error);
+  figures = describe(*points, *validation);
   if (!quiet)
     printSummary(*points, *validation);
   return validation->p95Permille <= kMostValidationPermille;

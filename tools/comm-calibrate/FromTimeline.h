@@ -13,6 +13,7 @@
 #define COMMSCHED_TOOLS_COMMCALIBRATE_FROMTIMELINE_H
 
 #include "CommSched/Machine/MachineModel.h"
+#include "llvm/Support/JSON.h"
 
 namespace commsched {
 
@@ -20,10 +21,10 @@ namespace commsched {
 inline constexpr int64_t kMostValidationPermille = 50;
 
 /// Reads the timelines at `paths`, refines `base`, writes the profile to `outputPath` and, unless `quiet`, prints a
-/// line per table and the validation. Returns whether the validation is within kMostValidationPermille. The error names
-/// the file; nothing is written then.
+/// line per table and the validation. `figures` gets the same as JSON (measurement.schema.json). Returns whether the
+/// validation is within kMostValidationPermille. The error names the file; nothing is written then.
 llvm::Expected<bool> refineFromTimelines(llvm::ArrayRef<std::string> paths, const MachineModel &base,
-                                         llvm::StringRef outputPath, bool quiet);
+                                         llvm::StringRef outputPath, bool quiet, llvm::json::Object &figures);
 
 } // namespace commsched
 

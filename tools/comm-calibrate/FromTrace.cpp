@@ -96,18 +96,49 @@ static void printUnmatched(llvm::ArrayRef<UnmatchedEvents> unmatched) {
     llvm::errs() << "  and " << unmatched.size() - kMostLines << " more (calibration.trace.unmatched of the profile)\n";
 }
 
+/// The operations that are in no trace, those that take longest first.
+static std::vector<std::pair<std::string, MissingOps>> sortedMissing(const TraceMatch &match) {
+  std::vector<std::pair<std::string, MissingOps>> rows(match.missing.begin(), match.missing.end());
+  llvm::stable_sort(rows, [](const auto &a, const auto &b) { return a.second.time > b.second.time; });
+  return rows;
+}
+
 static void printMissing(const TraceMatch &match) {
   llvm::errs() << match.found << " of " << match.costly << " operations that take time are in the traces\n";
   if (match.missing.empty())
     return;
-  std::vector<std::pair<std::string, MissingOps>> rows(match.missing.begin(), match.missing.end());
-  llvm::stable_sort(rows, [](const auto &a, const auto &b) { return a.second.time > b.second.time; });
+  std::vector<std::pair<std::string, MissingOps>> rows = sortedMissing(match);
   llvm::errs() << "in the programs, but not in the traces (times by the profile):\n";
   for (const auto &[name, missing] : llvm::ArrayRef(rows).take_front(kMostLines))
     llvm::errs() << llvm::formatv("  {0,10} {1,6} x {2} at {3}\n", formatNs(missing.time), missing.count, name,
                                   missing.place);
   if (rows.size() > kMostLines)
     llvm::errs() << "  and " << rows.size() - kMostLines << " more\n";
+}
+
+/// All that is printed as JSON, with all rows of the lists.
+static llvm::json::Object describe(const TraceTimes &times, const MachineModel &base, bool hasPrograms,
+                                   const TraceMatch &match) {
+  llvm::json::Array unmatched, missing;
+  for (const UnmatchedEvents &events : times.unmatched)
+    unmatched.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(events.name)},
+                                           {"why", llvm::json::fixUTF8(events.why)},
+                                           {"calls", events.calls},
+                                           {"ns", events.time}});
+  for (const auto &[name, ops] : sortedMissing(match))
+    missing.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(name)},
+                                         {"place", llvm::json::fixUTF8(ops.place)},
+                                         {"operations", ops.count},
+                                         {"ns", ops.time}});
+  llvm::json::Object figures{{"writer", llvm::json::fixUTF8(times.writer)},
+                             {"base", base.name},
+                             {"operations", static_cast<int64_t>(times.ops.size())},
+                             {"collectives", static_cast<int64_t>(times.points.size())},
+                             {"unmatched", std::move(unmatched)}};
+  if (hasPrograms)
+    figures["programs"] =
+        llvm::json::Object{{"costly", match.costly}, {"found", match.found}, {"missing", std::move(missing)}};
+  return figures;
 }
 
 /// Compares graphs of PyTorch with the times, and adds what no operation uses to what was not matched.
@@ -130,7 +161,8 @@ static llvm::Error matchGraphs(const TraceRequest &request, const MachineModel &
   return llvm::Error::success();
 }
 
-llvm::Error commsched::makeProfileFromTraces(const TraceRequest &request, const DialectRegistry &registry) {
+llvm::Error commsched::makeProfileFromTraces(const TraceRequest &request, const DialectRegistry &registry,
+                                             llvm::json::Object &figures) {
   llvm::Expected<TracedMachine> traced = loadTraces(request.traces, request.base);
   if (!traced)
     return traced.takeError();
@@ -152,6 +184,7 @@ llvm::Error commsched::makeProfileFromTraces(const TraceRequest &request, const 
         return llvm::Error::success();
       }))
     return error;
+  figures = describe(times, base, !request.programs.empty(), match);
   if (request.quiet)
     return llvm::Error::success();
   llvm::errs() << times.writer << ": times of " << times.ops.size() << " operations and " << times.points.size()

@@ -15,6 +15,7 @@
 #include "CommSched/Calibration/Trace.h"
 #include "CommSched/Machine/MachineModel.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "llvm/Support/JSON.h"
 #include <map>
 
 namespace commsched {
@@ -43,9 +44,11 @@ struct TraceMatch {
 };
 
 /// Reads the traces, writes the profile and, unless it is to be quiet, prints what was not matched. With programs, that
-/// is also each operation of theirs that costs time and is in no trace. The error names the file, or says that the
+/// is also each operation of theirs that costs time and is in no trace. `figures` gets the same as JSON, with all rows
+/// (measurement.schema.json). The error names the file, or says that the
 /// traces have no operation of a program; nothing is written then.
-llvm::Error makeProfileFromTraces(const TraceRequest &request, const mlir::DialectRegistry &registry);
+llvm::Error makeProfileFromTraces(const TraceRequest &request, const mlir::DialectRegistry &registry,
+                                  llvm::json::Object &figures);
 
 /// Replaces times of instructions by what they say of the modules of XLA in the files: of a kernel, an entry for its
 /// name and its results; of a collective, a point of a table. What no module has moves to the list of what was not

@@ -24,12 +24,14 @@
 #include "FromTimeline.h"
 #include "FromTrace.h"
 #include "Questions.h"
+#include "Summary.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/TargetSelect.h"
@@ -100,6 +102,8 @@ static cl::list<std::string> fromTraces(
              "list what does not match"),
     cl::value_desc("file"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("Print no progress"), cl::cat(category));
+static cl::opt<std::string> jsonPath("json", cl::desc("Write the figures of the summary as JSON"),
+                                     cl::value_desc("file.json"), cl::cat(category));
 static OwnOptions ownOptions(category);
 
 /// Exit codes.
@@ -374,31 +378,6 @@ Error RankCalibration::run() {
 
 //===- The result -----------------------------------------------------------------------------===//
 
-static void printSummary(const Calibration &calibration) {
-  for (const CalibratedCurve &curve : calibration.curves) {
-    errs() << stringify(curve.probe.kind) << " on " << curve.probe.shape.ranks << " ranks, "
-           << stringify(curve.probe.element) << ": " << curve.points.size() << " points";
-    if (std::vector<int64_t> misses = interpolationErrors(curve); !misses.empty())
-      errs() << formatv(", interpolation misses by {0:F1} % (median), {1:F1} % (95 %)",
-                        misses[misses.size() / 2] / 10.0, misses[misses.size() * 95 / 100] / 10.0);
-    if (!curve.skipped.empty())
-      errs() << (curve.points.empty() ? "; not measured: " : "; incomplete: ") << curve.skipped;
-    errs() << "\n";
-  }
-  for (const ProductRate &rate : calibration.roofline.products)
-    errs() << formatv("products of {0}: {1:F3} TFLOP/s, half of it at {2:F0} operations\n", stringify(rate.element),
-                      rate.flopsPerSecond * 1e-12, rate.halfFlops);
-  if (calibration.roofline.copyBytesPerSecond > 0)
-    errs() << formatv("copies: {0:F1} GB/s; a kernel: {1}; a copy: {2}\n",
-                      calibration.roofline.copyBytesPerSecond * 1e-9, formatNs(calibration.roofline.launch),
-                      formatNs(calibration.roofline.copyLaunch));
-  int64_t skipped = count_if(calibration.ops, [](const CalibratedOp &op) { return !op.skipped.empty(); }) +
-                    static_cast<int64_t>(calibration.skipped.size() + calibration.roofline.skipped.size());
-  if (!calibration.ops.empty() || skipped > 0)
-    errs() << calibration.ops.size() << " computations; " << skipped
-           << " not measured (the profile's calibration.skipped says why)\n";
-}
-
 /// The file of a backend's profile, if there are several backends.
 static std::string pathOf(StringRef name, bool hasOthers) {
   if (!hasOthers || outputPath == "-")
@@ -408,7 +387,25 @@ static std::string pathOf(StringRef name, bool hasOthers) {
   return path.str().str();
 }
 
-static int write(const MachineModel &base, const Calibration &calibration, const std::string &path) {
+/// What --json has of a profile: its file, and the figures of its summary.
+static void addFigures(json::Array &profiles, StringRef way, const std::string &path, json::Object figures) {
+  figures["way"] = way;
+  figures["file"] = json::fixUTF8(path);
+  profiles.push_back(std::move(figures));
+}
+
+/// Writes --json, if it was given and this process has a profile.
+static Error writeJson(json::Array profiles) {
+  if (jsonPath.empty() || profiles.empty())
+    return Error::success();
+  return writeWhole(jsonPath, [&](raw_ostream &os) {
+    os << formatv("{0:2}\n", json::Value(json::Object{{"schema_version", 1}, {"profiles", std::move(profiles)}}));
+    return Error::success();
+  });
+}
+
+static int write(const MachineModel &base, const Calibration &calibration, const std::string &path,
+                 json::Array &profiles) {
   StringRef name = path == "-" ? StringRef("calibrated") : sys::path::stem(path);
   Expected<MachineModel> machine = mergeCalibration(base, calibration, name);
   if (!machine)
@@ -418,8 +415,9 @@ static int write(const MachineModel &base, const Calibration &calibration, const
         return Error::success();
       }))
     return report(std::move(error));
+  addFigures(profiles, "measured", path, describeSummary(calibration));
   if (!quiet)
-    printSummary(calibration);
+    printSummary(calibration, errs());
   if (maxError > 0)
     for (const CalibratedCurve &curve : calibration.curves)
       if (std::vector<int64_t> misses = interpolationErrors(curve);
@@ -461,7 +459,7 @@ static mlir::DialectRegistry makeRegistry() {
 }
 
 static int calibrate(const MachineModel &base, const QuestionOptions &wanted, const std::string &backend,
-                     bool hasOthers) {
+                     bool hasOthers, json::Array &profiles) {
   mlir::DialectRegistry registry = makeRegistry();
   OperationCompiler compiler(registry);
   LocalRanks local;
@@ -491,7 +489,7 @@ static int calibrate(const MachineModel &base, const QuestionOptions &wanted, co
   ranksHere.clear();
   calibration.facts.insert(calibration.facts.end(),
                            {{"tool", "comm-calibrate"}, {"base", base.name}, {"fingerprint", fingerprint}});
-  return write(base, calibration, pathOf(backend, hasOthers));
+  return write(base, calibration, pathOf(backend, hasOthers), profiles);
 }
 
 /// The backends of the command line, or the one of the launcher.
@@ -515,6 +513,8 @@ static int calibrateMain(int argc, char **argv) {
   if (minBytes < 1 || maxBytes < minBytes || maxBytes > (int64_t(1) << 40))
     return report("--min-bytes and --max-bytes: expected 1 <= min <= max <= 1 TiB, got " + Twine(minBytes.value) +
                   " and " + Twine(maxBytes.value));
+  if (jsonPath == "-" && outputPath == "-")
+    return report("--json=-: expected a file for the profile (-o), since both would be standard output");
   Expected<MachineModel> base = MachineModel::load(basePath);
   if (!base)
     return report(base.takeError());
@@ -523,17 +523,27 @@ static int calibrateMain(int argc, char **argv) {
   if (!fromTimelines.empty()) {
     if (!programs.empty() || !kinds.empty() || !elements.empty())
       return report("--from-timeline: expected no --program, --kinds or --elements, since nothing is measured");
-    Expected<bool> isAccurate = refineFromTimelines(fromTimelines, *base, outputPath, quiet);
+    json::Object figures;
+    Expected<bool> isAccurate = refineFromTimelines(fromTimelines, *base, outputPath, quiet, figures);
     if (!isAccurate)
       return report(isAccurate.takeError());
+    json::Array profiles;
+    addFigures(profiles, "refined", outputPath, std::move(figures));
+    if (Error error = writeJson(std::move(profiles)))
+      return report(std::move(error));
     return *isAccurate ? EXIT_SUCCESS : inaccurateCode;
   }
   if (!fromTraces.empty()) {
     if (!kinds.empty() || !elements.empty())
       return report("--from-trace: expected no --kinds or --elements, since nothing is measured");
+    json::Object figures;
     if (Error error = makeProfileFromTraces(
             {fromTraces, programs, basePath.getNumOccurrences() ? basePath.getValue() : "", outputPath, quiet},
-            makeRegistry()))
+            makeRegistry(), figures))
+      return report(std::move(error));
+    json::Array profiles;
+    addFigures(profiles, "traced", outputPath, std::move(figures));
+    if (Error error = writeJson(std::move(profiles)))
       return report(std::move(error));
     return EXIT_SUCCESS;
   }
@@ -549,14 +559,17 @@ static int calibrateMain(int argc, char **argv) {
   chooseThreadBlocks();
   std::vector<std::string> names = chooseBackends();
   int worst = EXIT_SUCCESS;
+  json::Array profiles;
   for (const std::string &name : names) {
     if (names.size() > 1 && !quiet)
       errs() << "backend " << name << "\n";
-    int code = calibrate(*base, {programs, kinds, elements, minBytes, maxBytes}, name, names.size() > 1);
+    int code = calibrate(*base, {programs, kinds, elements, minBytes, maxBytes}, name, names.size() > 1, profiles);
     worst = worst == failedCode ? worst : std::max(worst, code);
     if (code == failedCode)
       worst = failedCode;
   }
+  if (Error error = writeJson(std::move(profiles)))
+    return report(std::move(error));
   return worst;
 }
 

@@ -61,6 +61,8 @@ static cl::opt<std::string> outputFolder("output", cl::desc("Write the results t
                                          cl::value_desc("folder"), cl::cat(category));
 static cl::opt<bool> printResults("print", cl::desc("Print the results"), cl::cat(category));
 static cl::opt<bool> printSummary("summary", cl::desc("Print time and memory of each rank"), cl::cat(category));
+static cl::opt<std::string> jsonPath("json", cl::desc("Write the figures of --summary as JSON"),
+                                     cl::value_desc("file.json"), cl::cat(category));
 static cl::list<std::string> comparePaths("compare", cl::desc("Also run this program and compare bit for bit"),
                                           cl::value_desc("other.mlir"), cl::cat(category));
 static cl::opt<std::string> compareBackend("compare-backend",
@@ -207,7 +209,7 @@ static bool compareRuns(const Program &program, const RankRun &a, const RankRun 
 
 static Error writeResults(const Rank &rank) {
   const RankRun &run = rank.runs[0];
-  if (printSummary)
+  if (printSummary && jsonPath != "-")
     outs() << "rank " << rank.number << ": " << formatNs(run.endNs - run.beginNs) << ", peak "
            << commrt_peak_bytes(rank.context) << " bytes, " << run.leftBytes << " bytes left\n";
   for (auto [index, result] : enumerate(run.results)) {
@@ -222,6 +224,28 @@ static Error writeResults(const Rank &rank) {
       return error;
   }
   return Error::success();
+}
+
+/// Writes the figures of --summary to --json. Under mpirun each rank writes FILE.RANK, as for the timeline.
+static Error writeJson(const Session &session) {
+  json::Array rows;
+  for (const Rank &rank : session.local())
+    rows.push_back(json::Object{{"rank", rank.number},
+                                {"ns", rank.runs[0].endNs - rank.runs[0].beginNs},
+                                {"peak_bytes", commrt_peak_bytes(rank.context)},
+                                {"left_bytes", rank.runs[0].leftBytes}});
+  json::Value document = json::Object{{"schema_version", 1},
+                                      {"backend", session.backend()},
+                                      {"ranks", session.ranks()},
+                                      {"iterations", iterations.getValue()},
+                                      {"summary", std::move(rows)}};
+  std::string path = jsonPath;
+  if (session.isShared() && path != "-")
+    path += "." + std::to_string(session.local()[0].number);
+  return writeWhole(path, [&](raw_ostream &os) {
+    os << formatv("{0:2}\n", document);
+    return Error::success();
+  });
 }
 
 /// A page with the last call on each rank below its prediction. Under mpirun each rank writes FILE.RANK.html.
@@ -326,6 +350,9 @@ static int runAll(Session &session, ArrayRef<std::unique_ptr<Program>> programs)
   if (againstPrediction)
     if (Error incomparable = printComparisons(session, programs))
       return report(std::move(incomparable));
+  if (!jsonPath.empty())
+    if (Error unwritten = writeJson(session))
+      return report(std::move(unwritten));
   int code = EXIT_SUCCESS;
   for (const Rank &rank : session.local()) {
     if (Error unwritten = writeResults(rank))
@@ -543,6 +570,8 @@ static int runMain(int argc, char **argv) {
     return report("expected positive --timeout-ms and --iterations, and non-negative --ranks and --dynamic-size");
   if (!predictionPath.empty() && !againstPrediction)
     return report("--prediction-json: expected --against-prediction, too");
+  if (!jsonPath.empty() && splitInput)
+    return report("--json: expected one program without --split-input-file, got both");
   if (graph && iterations < 2)
     return report("--graph: expected at least 2 --iterations, as the first call is not captured, got " +
                   Twine(iterations));

@@ -14,6 +14,7 @@
 #include "../Mains.h"
 #include "CommSched/Analysis/SpmdCheck.h"
 #include "CommSched/InitAll.h"
+#include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -21,6 +22,8 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/WithColor.h"
 
@@ -33,11 +36,39 @@ static cl::list<std::string> paths(cl::Positional, cl::OneOrMore, cl::desc("<pro
 static cl::list<int64_t> ranks("ranks", cl::CommaSeparated, cl::value_desc("N,..."),
                                cl::desc("The ranks of the programs (default: 0, 1, ... in their order)"),
                                cl::cat(category));
+static cl::opt<std::string> jsonPath("json", cl::value_desc("file.json"),
+                                     cl::desc("Write what was compared, and each difference, as JSON"),
+                                     cl::cat(category));
 static OwnOptions ownOptions(category, {paths});
 
 static int fail(const Twine &message) {
   WithColor::error(errs(), "comm-verify-spmd") << message << "\n";
   return 1;
+}
+
+/// Writes the result to --json, if it was given. A line of `differences` is one that is printed.
+static Error writeJson(ArrayRef<RankProgram> programs, const SpmdSummary *summary, StringRef differences) {
+  if (jsonPath.empty())
+    return Error::success();
+  json::Array ranksHere, lines;
+  for (const RankProgram &program : programs)
+    ranksHere.push_back(program.rank);
+  SmallVector<StringRef> parts;
+  differences.split(parts, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  for (StringRef part : parts)
+    lines.push_back(json::fixUTF8(part));
+  json::Object document{{"schema_version", 1}, {"ranks", std::move(ranksHere)}, {"agree", summary != nullptr}};
+  if (summary) {
+    document["functions"] = summary->functions;
+    document["communicators"] = summary->groups;
+    document["collectives"] = summary->collectives;
+  } else {
+    document["differences"] = std::move(lines);
+  }
+  return writeWhole(jsonPath, [&](raw_ostream &os) {
+    os << formatv("{0:2}\n", json::Value(std::move(document)));
+    return Error::success();
+  });
 }
 
 static int verifyMain(int argc, char **argv) {
@@ -67,9 +98,16 @@ static int verifyMain(int argc, char **argv) {
       return fail("cannot read '" + path + "'");
     programs.push_back({ranks.empty() ? static_cast<int64_t>(index) : ranks[index], *modules.back()});
   }
-  mlir::FailureOr<SpmdSummary> summary = checkSpmd(programs, errs());
+  std::string differences;
+  raw_string_ostream printed(differences);
+  mlir::FailureOr<SpmdSummary> summary = checkSpmd(programs, printed);
+  errs() << differences;
+  if (Error error = writeJson(programs, mlir::succeeded(summary) ? &*summary : nullptr, differences))
+    return fail(toString(std::move(error)));
   if (mlir::failed(summary))
     return fail("the programs do not agree");
+  if (jsonPath == "-")
+    return 0;
   outs() << "the programs agree; functions: " << summary->functions << ", communicators: " << summary->groups
          << ", collectives: " << summary->collectives << "\n";
   return 0;

@@ -125,6 +125,7 @@ static Error run() {
   if (known.of(CostKnowledge::Measured) + known.of(CostKnowledge::Curve) > 0 || known.isMostlyUnknown())
     outs() << "costs: " << known.describe() << "\n";
   json::Object report = hlo::describe(module, *result);
+  std::string rewriteRefusal, cloneRefusal;
   if (buckets || asynchronous) {
     Expected<hlo::RewrittenModule> rewritten =
         hlo::rewriteModule(module, model, options, {buckets, asynchronous}, *result);
@@ -134,7 +135,8 @@ static Error run() {
       result->module = std::move(rewritten->bytes);
       report = std::move(rewritten->report);
     } else {
-      outs() << "with the given collectives: " << toString(rewritten.takeError()) << "\n";
+      rewriteRefusal = toString(rewritten.takeError());
+      outs() << "with the given collectives: " << rewriteRefusal << "\n";
     }
   }
   if ((options.memory.limit || options.memory.ppm < 0) && !report.getBoolean("changed").value_or(false) &&
@@ -149,9 +151,14 @@ static Error run() {
       result->module = std::move(again->bytes);
       report = std::move(again->report);
     } else {
-      outs() << formatv("with nothing made again: {0}\n", toString(again.takeError()));
+      cloneRefusal = toString(again.takeError());
+      outs() << formatv("with nothing made again: {0}\n", cloneRefusal);
     }
   }
+  if (!rewriteRefusal.empty())
+    report["not_rewritten_because"] = json::fixUTF8(rewriteRefusal);
+  if (!cloneRefusal.empty())
+    report["nothing_made_again_because"] = json::fixUTF8(cloneRefusal);
   if (Error error = addLoops(result->module, model, options, report))
     return createFileError(inputPath, std::move(error));
   if (!reportPath.empty()) {
