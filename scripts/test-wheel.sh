@@ -77,6 +77,7 @@ inside 'PATH=$PWD/venv/bin:$PATH
   commsched-verify cert
   for tool in comm-calibrate comm-lsp-server comm-opt comm-place comm-reduce comm-run comm-verify-spmd commsched-hlo; do
     $tool --version | grep -q "^$tool, CommSched " || { echo "$tool does not say its version"; exit 1; }
+    test -s venv/share/man/man1/$tool.1 || { echo "$tool has no manual page"; exit 1; }
   done
   comm-place hide_one_gather.mlir >/dev/null
   comm-verify-spmd scheduled.mlir scheduled.mlir

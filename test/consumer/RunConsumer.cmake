@@ -36,6 +36,16 @@ if(NOT EXISTS "${prefix}/share/commsched/schemas/profile.schema.json")
   message(FATAL_ERROR "the schema of profiles was not installed beside the profiles")
 endif()
 
+# Each tool has a manual page and a completion.
+file(GLOB programs RELATIVE "${prefix}/bin" "${prefix}/bin/comm*")
+foreach(program IN LISTS programs)
+  foreach(file "share/man/man1/${program}.1" "share/bash-completion/completions/${program}")
+    if(NOT EXISTS "${prefix}/${file}")
+      message(FATAL_ERROR "${file} was not installed")
+    endif()
+  endforeach()
+endforeach()
+
 # The installed tools and plug-in work from where they are.
 run("${prefix}/bin/comm-opt" --version)
 file(GLOB plugin "${prefix}/lib*/CommSchedPlugin.so" "${prefix}/lib*/*/CommSchedPlugin.so")
