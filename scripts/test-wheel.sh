@@ -74,7 +74,7 @@ inside 'cd venv/lib/python3*/site-packages/commsched/machines && test -f ../sche
 say "scheduling, running and checking programs there"
 inside 'PATH=$PWD/venv/bin:$PATH
   comm-opt hide_one_gather.mlir --reorder-comm-overlap --comm-certificate=cert >scheduled.mlir
-  commsched-verify cert
+  commsched-verify cert --html=cert.html && test -s cert.html
   for tool in comm-calibrate comm-lsp-server comm-opt comm-place comm-reduce comm-run comm-verify-spmd commsched-hlo; do
     $tool --version | grep -q "^$tool, CommSched " || { echo "$tool does not say its version"; exit 1; }
     test -s venv/share/man/man1/$tool.1 || { echo "$tool has no manual page"; exit 1; }

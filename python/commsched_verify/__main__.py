@@ -4,7 +4,9 @@
 """Checks certificates, and compares those of several ranks: `python3 -m commsched_verify FILE...`."""
 
 import argparse
+import importlib
 import importlib.metadata
+import io
 import json
 import os
 import sys
@@ -17,6 +19,9 @@ CLOSED_OUTPUT = 128 + 13
 
 def main() -> int:
     """Returns the exit code. A closed output stream ends the program quietly."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of a forged certificate
     try:
         status = check()
         sys.stdout.flush()
@@ -52,24 +57,37 @@ def check() -> int:
     parser.add_argument(
         "--json", metavar="FILE", help="write what is said as JSON (-: to standard output, without text)"
     )
+    parser.add_argument("--html", metavar="FILE", help="write a page that explains what is said (-: as for --json)")
     parser.add_argument("--version", action="version", version=f"commsched-verify, CommSched {version()}")
     arguments = parser.parse_intermixed_args()
     ranks = [int(rank) for rank in arguments.ranks.split(",")] if arguments.ranks else range(len(arguments.files))
     if len(set(ranks)) != len(arguments.files):
         parser.error("--ranks: expected one rank for each file, each a different one")
+    if arguments.json == arguments.html == "-":
+        parser.error("--json, --html: expected a file for one of them, got standard output for both")
+    page = None
+    if arguments.html is not None:
+        try:
+            page = importlib.import_module(".page", __package__)  # who writes no page need not have its modules
+        except ImportError as error:
+            parser.error(f"--html: {error}")
     verdicts = [examine(file) for file in arguments.files]
     status, said, refusal = status_of(verdicts), "", None
     if arguments.spmd and status != 1:
         said, refusal = compare_ranks(ranks, verdicts)
         status = 1 if refusal else status
-    if arguments.json != "-":
-        print_verdicts(verdicts)
-        if said:
-            print(said)
-    if refusal:
-        print(f"not valid: {refusal}", file=sys.stderr)
-    if arguments.json is not None:
-        write_whole(arguments.json, json.dumps(document_of(verdicts, ranks, refusal), indent=2) + "\n")
+    try:  # Files come first: who reads what is printed may end early.
+        if page is not None:
+            write_whole(arguments.html, page.page_of(verdicts, said or refusal or "", version()))
+        if arguments.json is not None:
+            write_whole(arguments.json, json.dumps(document_of(verdicts, ranks, refusal), indent=2) + "\n")
+    finally:
+        if "-" not in (arguments.json, arguments.html):
+            print_verdicts(verdicts)
+            if said:
+                print(said)
+        if refusal:
+            print(f"not valid: {refusal}", file=sys.stderr)
     return status
 
 

@@ -16,10 +16,15 @@ from .core import NOTHING, WHOLE, Numbers, Problem, Step
 
 def makespan(problem: Problem, steps: Sequence[Step], done: dict[int, int]) -> int:
     """Plays the steps; `done` is the step of each start. Returns ns."""
+    return play(problem, steps, done).now
+
+
+def play(problem: Problem, steps: Sequence[Step], done: dict[int, int]) -> Clock:
+    """The same; returns the clock after the last step."""
     clock, work = Clock(problem), dict[int, Work]()
     for at, step in enumerate(steps):
         if step.is_start:
-            work[at] = clock.put(step.lanes[0], step.cost, step.demand)
+            work[at] = clock.put(step.lanes[0], step.cost, step.demand, at)
             clock.run(0, step.issue)
             continue
         for lane in step.lanes:
@@ -27,16 +32,18 @@ def makespan(problem: Problem, steps: Sequence[Step], done: dict[int, int]) -> i
         for start in step.awaits:
             clock.finish(work[done[start]])
         clock.run(0, max(step.ready - clock.now, 0))
-        clock.run(0, step.cost, step.demand)
+        clock.run(0, step.cost, step.demand, at)
     for lane in range(len(problem.lanes)):
         clock.run(lane, 0)
-    return clock.now
+    return clock
 
 
 @dataclass
 class Work:
     left: int  # millionths of a nanosecond
     demand: Numbers
+    step: int = -1  # that it is of; -1: of none
+    begin: int = -1  # ns, once it runs
     done: bool = False
 
 
@@ -45,18 +52,19 @@ class Clock:
 
     def __init__(self, problem: Problem) -> None:
         self.now, self.lanes = 0, [deque[Work]() for _ in problem.lanes]
+        self.spans = dict[int, tuple[int, int]]()  # by step: when it began and ended
         for lane, end in enumerate(problem.busy_until):
             self.put(lane, end, NOTHING)
         self.run(0, 0)
 
-    def put(self, lane: int, cost: int, demand: Numbers) -> Work:
+    def put(self, lane: int, cost: int, demand: Numbers, step: int = -1) -> Work:
         """Puts work behind what lies on a lane."""
-        self.lanes[lane].append(work := Work(cost * WHOLE, demand))
+        self.lanes[lane].append(work := Work(cost * WHOLE, demand, step))
         self.drop_finished()
         return work
 
-    def run(self, lane: int, cost: int, demand: Numbers = NOTHING) -> None:
-        self.finish(self.put(lane, cost, demand))
+    def run(self, lane: int, cost: int, demand: Numbers = NOTHING, step: int = -1) -> None:
+        self.finish(self.put(lane, cost, demand, step))
 
     def finish(self, work: Work) -> None:
         """Lets time pass until the work is done."""
@@ -71,8 +79,14 @@ class Clock:
 
     def drop_finished(self) -> None:
         for lane in self.lanes:
-            while lane and lane[0].left <= 0:
+            while lane:
+                work = lane[0]
+                work.begin = self.now if work.begin < 0 else work.begin
+                if work.left > 0:
+                    break
                 lane.popleft().done = True
+                if work.step >= 0:
+                    self.spans[work.step] = work.begin, self.now
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -23,7 +23,7 @@ UNLIMITED, WHOLE = 1 << 62, 1_000_000  # no limit, and a whole resource
 Numbers = Sequence[int]
 NOTHING = (0,) * 10  # the demand of an activity that disturbs nobody: share and weight of each resource
 PARTLY, NOTHING_PROVEN = "valid in part", "not valid: it certifies no block, so it proves nothing"
-MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # if a part is not what it should be
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of a wrong part
 
 
 class Invalid(Exception):
@@ -140,7 +140,7 @@ class Answer:
             require(enough, f"node {node} is carried out with less than the least cost or demand")
             self.costs[node] = cost, demand
         # By node: the event before which all that it depends on is done, and the one at which it is done itself.
-        self.begin, self.done, self.steps = dict[int, int](), dict[int, int](), list[Step]()
+        self.begin, self.done, self.steps, self.end = dict[int, int](), dict[int, int](), list[Step](), list[int]()
         self.merged: Any = None  # what is known of the buckets
         if buckets and (module := problem.extension("buckets", "the answer, which merges collectives")):
             self.merged = module.Merged(self, buckets)
@@ -185,14 +185,14 @@ class Answer:
         if self.problem.demands:
             module = self.problem.extension("contention", "the makespan, at which activities share resources")
             return module.makespan(self.problem, self.steps, self.done) if module else None
-        free, end = list(self.problem.busy_until), [0] * len(self.steps)  # by lane, by step
+        free, self.end = list(self.problem.busy_until), (end := [0] * len(self.steps))  # by lane, by step
         for at, step in enumerate(self.steps):
             if step.is_start:
                 free[step.lanes[0]] = end[at] = max(free[step.lanes[0]], free[0]) + step.cost
                 free[0] += step.issue
             else:
-                data = [end[self.done[start]] for start in step.awaits]
-                free[0] = max([free[0], step.ready, *data, *(free[lane] for lane in step.lanes)]) + step.cost
+                awaited = [end[self.done[start]] for start in step.awaits] + [free[lane] for lane in step.lanes]
+                free[0] = end[at] = max([free[0], step.ready, *awaited]) + step.cost
         return max(free)
 
     def buffers(self) -> Iterator[tuple[int, list[int], bool, bool]]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import pathlib
@@ -28,6 +30,7 @@ class Verdict:
     lines: list[str] = field(default_factory=list)
     said: str = ""
     refusal: str = ""
+    sha256: str = ""  # of the file, if it could be read
     facts: list[dict[str, Any]] = field(default_factory=list)  # by block: the numbers of `core.check`
 
     @property
@@ -70,8 +73,9 @@ def examine(file: str) -> Verdict:
     """Reads and checks one file."""
     verdict = Verdict(file)
     try:
-        with open(file, encoding="utf-8") as lines:
-            verdict.lines = list(lines)
+        data = pathlib.Path(file).read_bytes()
+        verdict.sha256 = hashlib.sha256(data).hexdigest()
+        verdict.lines = io.StringIO(data.decode("utf-8"), newline=None).readlines()
         verdict.said = verify(verdict.lines, verdict.facts)
     except (Invalid, OSError, UnicodeDecodeError) as error:
         verdict.refusal = str(error)
@@ -111,16 +115,17 @@ def document_of(verdicts: Sequence[Verdict], ranks: Sequence[int] = (), refusal:
 
 def write_whole(path: str, text: str) -> None:
     """Writes a file at once, or standard output for "-". Raises OSError."""
-    target = pathlib.Path(path)
+    # A forged name may have half of a surrogate pair, which no encoding has.
+    target, data = pathlib.Path(path), text.encode("utf-8", "backslashreplace")
     if path == "-":
         sys.stdout.write(text)
     elif target.exists() and not target.is_file():  # a pipe or a device, which a rename cannot replace
-        target.write_text(text, encoding="utf-8")
+        target.write_bytes(data)
     else:
         target = target.resolve()  # of a symbolic link, the file and not the link
         temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(data)
             temporary.replace(target)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from error
