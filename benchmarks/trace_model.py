@@ -41,6 +41,11 @@ def parse_args(argv=None) -> argparse.Namespace:
     p.add_argument("--recompute", default="none", choices=recompute.MODES, help="activation checkpointing of a decoder")
     p.add_argument("--split-sequence", action="store_true", help="with --tp: split sequence, embedding and head, too")
     p.add_argument("--no-reshard", action="store_true", help="keep the gathered parameters for the backward graph")
+    p.add_argument(
+        "--kernels",
+        action="store_true",
+        help="let nodes cost what the kernels cost that Inductor fuses them into; without what comm-split-strands reads",
+    )
     p.add_argument("--joint", action="store_true", help="write both as one graph, too")
     p.add_argument("--donated", default="auto", help='"auto", "none" or a comma-separated list of placeholders')
     p.add_argument("--fx", action="store_true", help="write the FX graphs as readable text too")
@@ -92,7 +97,8 @@ def main(argv=None) -> int:
             graphs["joint"] = join(graphs["fw"], graphs["bw"])
         for name, gm in graphs.items():
             start = time.perf_counter()
-            text = export_mlir(gm, donated=donated, name=f"{name}", split_rules=SplitRules(axes, draws_nothing))
+            rules = None if a.kernels else SplitRules(axes, draws_nothing)
+            text = export_mlir(gm, donated=donated, name=f"{name}", split_rules=rules)
             took = time.perf_counter() - start
             (a.out / f"{name}.mlir").write_text(text)
             if a.fx:

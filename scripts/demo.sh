@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds comm-opt, and schedules two programs: a small training step that one can read, and the
-# backward graph of Llama-3-8B on 64 ranks as PyTorch traced it. Prints the tables and says where the timelines are.
+# backward graph of Llama-3-8B on 64 ranks, with tensor parallelism, as PyTorch traced it. Prints the tables and says where the timelines are.
 #
 #   scripts/demo.sh [--no-install]
 set -euo pipefail
@@ -34,5 +34,5 @@ schedule() {
 }
 
 schedule two_layer_fsdp docs/examples/two_layer_fsdp.mlir
-schedule llama3-8b-backward test/Graphs/llama3-8b-64-fsdp-bw.mlirbc
+schedule llama3-8b-backward test/Graphs/llama3-8b-64-tp8-kernels-bw.mlirbc
 say "source scripts/env.sh puts comm-opt into the PATH of this shell"

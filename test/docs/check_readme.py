@@ -19,7 +19,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/research/results/overlap.md"
 PICTURE = ROOT / "docs/img/llama3-8b-tp8-bw.svg"
-GRAPH = ROOT / "test/Graphs/llama3-8b-64-fsdp-tp8-bw.mlirbc"
+GRAPH = ROOT / "test/Graphs/llama3-8b-64-tp8-kernels-bw.mlirbc"
+# The row of the table that the picture is of.
+PICTURED = "Llama-3-8B, FSDP x TP 8, 64 GPUs"
 # Rows of README.md, and the graph of each in the results.
 ROWS = {
     "MoE-16B, expert parallel 8, 64 GPUs": "moe-16b:64:ep=8 bw",
@@ -79,9 +81,21 @@ def faults_of_sentences(readme, measured):
             yield f"README.md: expected '{wanted}', which follows from {RESULTS.name}"
 
 
+def faults_of_caption(readme, measured):
+    given, *_, ours, _ = measured[ROWS[PICTURED]]["times"]
+    if f"before: {given:.0f} ms, after: {ours:.0f} ms" not in readme:
+        yield f"README.md: expected 'before: {given:.0f} ms, after: {ours:.0f} ms' as the description of the picture"
+    texts = " ".join(re.findall(r">([^<>]+)<", PICTURE.read_text()))
+    for time in (given, ours):
+        if f"{time:.0f} ms" not in texts:
+            yield f"{PICTURE.relative_to(ROOT)}: expected {time:.0f} ms, as in {RESULTS.name}"
+
+
 def draw(build, file):
     command = [build / "bin/comm-opt", GRAPH.relative_to(ROOT), "--reorder-comm-overlap", "--comm-machine=h100-sxm"]
-    subprocess.run([*command, f"--comm-timeline={file}", "-o", "/dev/null"], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [*command, f"--comm-timeline={file}", "-o", "/dev/null"], cwd=ROOT, check=True, stderr=subprocess.DEVNULL
+    )
 
 
 def faults_of_picture(build):
@@ -100,7 +114,11 @@ def main():
     if options.update:
         return draw(options.update.resolve(), PICTURE)
     readme, measured = (ROOT / "README.md").read_text(), results()
-    faults = [*faults_of_table(readme, measured), *faults_of_sentences(readme, measured)]
+    faults = [
+        *faults_of_table(readme, measured),
+        *faults_of_sentences(readme, measured),
+        *faults_of_caption(readme, measured),
+    ]
     if options.build:
         faults += faults_of_picture(options.build.resolve())
     print("\n".join(faults) or f"README.md shows the numbers of {len(measured)} graphs")
