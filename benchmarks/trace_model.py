@@ -44,7 +44,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     p.add_argument(
         "--kernels",
         action="store_true",
-        help="let nodes cost what the kernels cost that Inductor fuses them into; without what comm-split-strands reads",
+        help="let nodes cost what the kernels of Inductor do; without what comm-split-strands reads",
     )
     p.add_argument("--joint", action="store_true", help="write both as one graph, too")
     p.add_argument("--donated", default="auto", help='"auto", "none" or a comma-separated list of placeholders')

@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
-# Builds the Python wheel, installs it into a bare Debian 12 without LLVM, compilers and network, and schedules, runs and checks
+# Builds the Python wheel, installs it into a bare Debian without LLVM, compilers and network, and schedules, runs and checks
 # programs there. The results have to be those of the build tree, byte for byte.
 #
-#   scripts/test-wheel.sh [--no-build]
+#   scripts/test-wheel.sh [--no-build] [--release=NAME]
 #
-#   --no-build   take the wheel that is in build/wheel, and the tools that are in build/bin
+#   --no-build       take the wheel that is in build/wheel, and the tools that are in build/bin
+#   --release=NAME   the release of Debian: bookworm, with Python 3.11 (the default), or trixie, with Python 3.13
 #
-# Needs root or sudo, debootstrap and a Debian mirror. The bare system is made once, in build/bare, and takes minutes and 300 MB;
-# that is why scripts/test.sh does not call this script. It is run before a release.
+# Needs root or sudo, debootstrap and a Debian mirror. The bare system is made once, in build/bare-NAME, and takes minutes and
+# 300 MB; that is why scripts/test.sh does not call this script. It is run before a release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/setup.sh
 
-build=yes
-[ "${1:-}" != --no-build ] || build=no
-bare=build/bare example=docs/examples/hide_one_gather.mlir program=test/Run/collectives.mlir
+build=yes release=bookworm
+for argument in "$@"; do
+  case "$argument" in
+  --no-build) build=no ;;
+  --release=*) release=${argument#*=} ;;
+  *) fail "unknown argument $argument: scripts/test-wheel.sh [--no-build] [--release=NAME]" ;;
+  esac
+done
+bare=build/bare-$release example=docs/examples/hide_one_gather.mlir program=test/Run/collectives.mlir
 limit=$((60 * 1000 * 1000))
 
 if [ "$build" = yes ]; then
@@ -40,8 +47,8 @@ say "$(basename "$wheel"): $((size / 1000000)) MB"
 if [ ! -f "$bare/complete" ]; then
   command -v debootstrap >/dev/null || fail "debootstrap is not installed"
   mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' | sed -n 's/^bookworm //p' | head -n 1)
-  say "making a bare Debian 12 (build/bare)"
-  as_root debootstrap --variant=minbase --include=python3,python3-venv bookworm "$bare" "$mirror" >build/bare.log || {
+  say "making a bare Debian $release ($bare)"
+  as_root debootstrap --variant=minbase --include=python3,python3-venv "$release" "$bare" "$mirror" >build/bare.log || {
     tail -n 20 build/bare.log
     fail "debootstrap failed; all of its output is in build/bare.log"
   }
@@ -104,4 +111,4 @@ done
 build/bin/comm-opt "$bare/wheel-test/from-python.mlir" -o build/wheel-expected/again.mlir
 build/bin/comm-opt "$out/scheduled.mlir" -o build/wheel-expected/once.mlir
 cmp build/wheel-expected/again.mlir build/wheel-expected/once.mlir || fail "expected the same schedule from Python"
-say "the wheel works on a bare Debian 12"
+say "the wheel works on a bare Debian $release, with $(inside 'python3 --version')"
