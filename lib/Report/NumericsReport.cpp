@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The attribute comm.numerics has the keys of the JSON. Without the key "error", a sum has no bound.
+// The attribute comm.numerics has the keys of the JSON, but for the bound of gathers, which is always the same. Without
+// the key "error", a sum has no bound.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -19,21 +20,27 @@
 using namespace mlir;
 using namespace commsched;
 
-static constexpr llvm::StringLiteral kClass = "class", kCollectives = "collectives", kError = "error";
+static constexpr llvm::StringLiteral kClass = "class", kCollectives = "collectives", kError = "error",
+                                     kGathers = "gathers", kGatherError = "gather_error";
 
 NumericsReport commsched::numericsOf(Operation *function) {
   NumericsReport report;
   auto noted = function->getAttrOfType<DictionaryAttr>(comm::CommDialect::kNumericsAttrName);
   auto name = noted ? noted.getAs<StringAttr>(kClass) : StringAttr();
-  for (Numerics numerics : {Numerics::Reassociated, Numerics::ReducedPrecisionSums})
+  for (Numerics numerics : {Numerics::Reassociated, Numerics::ReducedPrecisionSums, Numerics::QuantisedGathers})
     if (name && name == stringify(numerics))
       report.numerics = numerics;
-  if (report.numerics != Numerics::ReducedPrecisionSums)
+  if (report.numerics < Numerics::ReducedPrecisionSums)
     return report;
-  auto collectives = noted.getAs<IntegerAttr>(kCollectives);
+  auto numberOf = [&](StringRef key) {
+    auto number = noted.getAs<IntegerAttr>(key);
+    return number ? number.getInt() : 0;
+  };
+  report.collectives = numberOf(kCollectives);
+  report.gathers = numberOf(kGathers);
   auto error = noted.getAs<FloatAttr>(kError);
-  report.collectives = collectives ? collectives.getInt() : 0;
-  report.error = error ? std::optional(error.getValueAsDouble()) : std::nullopt;
+  if (report.collectives > 0)
+    report.error = error ? std::optional(error.getValueAsDouble()) : std::nullopt;
   return report;
 }
 
@@ -44,36 +51,44 @@ void commsched::addNumerics(Operation *function, const NumericsReport &more) {
   all.numerics = std::max(all.numerics, more.numerics);
   all.collectives += more.collectives;
   all.error = all.error && more.error ? std::optional(std::max(*all.error, *more.error)) : std::nullopt;
+  all.gathers += more.gathers;
   Builder builder(function->getContext());
   SmallVector<NamedAttribute> entries = {builder.getNamedAttr(kClass, builder.getStringAttr(stringify(all.numerics)))};
-  if (all.numerics == Numerics::ReducedPrecisionSums) {
+  if (all.collectives > 0) {
     entries.push_back(builder.getNamedAttr(kCollectives, builder.getI64IntegerAttr(all.collectives)));
     if (all.error)
       entries.push_back(builder.getNamedAttr(kError, builder.getF64FloatAttr(*all.error)));
   }
+  if (all.gathers > 0)
+    entries.push_back(builder.getNamedAttr(kGathers, builder.getI64IntegerAttr(all.gathers)));
   function->setAttr(comm::CommDialect::kNumericsAttrName, builder.getDictionaryAttr(entries));
 }
 
 llvm::json::Value NumericsReport::toJSON() const {
   llvm::json::Object object{{kClass, stringify(numerics)}};
-  if (numerics == Numerics::ReducedPrecisionSums) {
+  if (collectives > 0) {
     object[kCollectives] = collectives;
     object[kError] = error ? llvm::json::Value(*error) : llvm::json::Value(nullptr);
+  }
+  if (gathers > 0) {
+    GatherErrorBound bound;
+    object[kGathers] = gathers;
+    object[kGatherError] =
+        llvm::json::Object{{"of_element", bound.ofElement}, {"of_block", bound.ofBlock}, {"absolute", bound.absolute}};
   }
   return object;
 }
 
 std::string NumericsReport::toText() const {
-  switch (numerics) {
-  case Numerics::Exact:
-    return "";
-  case Numerics::Reassociated:
+  if (numerics == Numerics::Reassociated)
     return "terms of sums are added in another order";
-  case Numerics::ReducedPrecisionSums:
-    break;
-  }
-  std::string sums = formatCount(collectives, "sum") + " in fewer bits; ";
-  if (!error)
-    return sums + "the error of an element has no bound";
-  return sums + llvm::formatv("an element differs by at most {0:F4} of the sum of its terms' magnitudes", *error).str();
+  std::string text;
+  if (collectives > 0)
+    text =
+        formatCount(collectives, "sum") + " in fewer bits; " +
+        (error ? llvm::formatv("an element differs by at most {0:F4} of the sum of its terms' magnitudes", *error).str()
+               : std::string("the error of an element has no bound"));
+  if (gathers > 0)
+    text += (text.empty() ? "" : "; ") + formatCount(gathers, "gather") + " in 8 bits; " + GatherErrorBound().toText();
+  return text;
 }

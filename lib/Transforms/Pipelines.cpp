@@ -136,6 +136,12 @@ std::unique_ptr<Pass> makeMoveCasts(const OverlapOptions &options) {
   return createCommMoveCasts(passOptions);
 }
 
+std::unique_ptr<Pass> makeQuantiseGathers(const OverlapOptions &options) {
+  CommQuantiseGathersOptions passOptions;
+  passOptions.machine = options.machine;
+  return createCommQuantiseGathers(passOptions);
+}
+
 /// A pass that knows no memory limit.
 template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
 std::unique_ptr<Pass> makeUnlimited(const OverlapOptions &options) {
@@ -218,6 +224,7 @@ constexpr Stage kStages[] = {
     {"comm-pipeline-loops", makeSearching<CommPipelineLoopsOptions, createCommPipelineLoops>},
     {"comm-bucket", makeBucket},
     {"comm-move-casts", makeMoveCasts},
+    {"comm-quantise-gathers", makeQuantiseGathers},
     {"comm-reinplace-all-gather", makePlain<createCommReinplaceAllGather>},
     {"comm-remove-unsharded-param-usage", makePlain<createCommRemoveUnshardedParamUsage>},
     {"comm-realize-buffers", makePlain<createCommRealizeBuffers>},

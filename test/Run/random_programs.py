@@ -32,7 +32,8 @@ MARKER = "// -----\n"
 # Passes of this project that do not change a program's order or operations, or lower it.
 NOT_TRANSFORMS = {"comm-report", "comm-verify", "comm-pareto", "comm-export-chakra", "comm-align-costs", "comm-bufferize", "comm-to-llvm",
                   "comm-form-kernels", "comm-lower-launches", "comm-device-memory",
-                  "comm-check-status"}
+                  "comm-check-status",
+                  "comm-quantise-gathers"}  # It changes results: quantise_programs.py.
 # More ways to run them than by name.
 VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=mixed-types", "--comm-bucket=cap-bytes=2048",
             "--comm-realize-buffers=one-shot-threshold-bytes=0", "--comm-schedule=effort=0",

@@ -431,6 +431,10 @@ RUNS = {
         CASES + "comm-move-casts-sums.mlir",
         "--reorder-comm-overlap=passes=comm-move-casts{numerics=reduced-precision-sums},comm-schedule",
     ),
+    "gathers": (
+        CASES + "comm-quantise-gathers.mlir",
+        "--reorder-comm-overlap=passes=comm-quantise-gathers,comm-schedule",
+    ),
     "caps": (CASES + "comm-schedule-modes.mlir", "--comm-schedule=effort=500 bucket-cap-bytes=1000000"),
     "coalesced": (CASES + "comm-schedule-modes.mlir", "--comm-machine=./contended.json", "--comm-schedule=effort=500"),
     "product": (CASES + "contention.mlir", "--comm-machine=./contended.json", "--comm-schedule=effort=500"),

@@ -27,6 +27,8 @@ struct NumericsReport {
   /// The largest bound for the error of such a sum, as a fraction of the sum of the magnitudes of its terms. None if
   /// one of them has no bound.
   std::optional<double> error = 0;
+  /// Gathers that carry 8 bits per element. The bound for the error of an element is a GatherErrorBound.
+  int64_t gathers = 0;
 
   /// The members, as reports have them.
   llvm::json::Value toJSON() const;

@@ -297,6 +297,26 @@ def CommMoveCasts : Pass<"comm-move-casts"> {
   ];
 }
 
+def CommQuantiseGathers : Pass<"comm-quantise-gathers"> {
+  let summary = "let all-gathers carry elements in 8 bits, with a scale per block: changes results";
+  let description = [{
+    The pass changes results: it runs only if it is named, and no pipeline has it by default. It rewrites an all-gather of
+    f32, f16 or bf16 if the gather of bytes and its kernels together take less time, by the cost model. A kernel in front of the
+    start packs the shard, blocks of 128 consecutive elements as 128 numbers of f8E4M3FN and one scale, and a kernel
+    behind the wait unpacks what has been gathered. It takes O(N) for N operations.
+
+    An element of a result differs by at most 1/16 of its magnitude, or 2^-10/224 of the largest magnitude in its block, or 2^-136.
+    A block with an infinity or NaN becomes NaN. The function gets the attribute `comm.numerics` with the number of such gathers.
+
+    The pass leaves a gather unchanged, with a remark, if an element type is another one or a size is dynamic, if it has
+    a destination or a cost of its own, if its future has other users than one wait in its block, if it is part of
+    a unit or on several streams, if the program writes the storage of an input or of a gathered value, and if it saves no bytes
+    or no time. See `docs/guide/Rewrites.md`.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let options = [MachineOption];
+}
+
 def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
   let summary = "let all-gathers write the buffer of their copy-in";
   let description = [{

@@ -88,7 +88,7 @@ def Comm_Dialect : Dialect {
     | `comm.ready_ns = N : i64` | future as argument of a function | time in nanoseconds at which the data arrives (default 0) |
     | `comm.symmetric = array<i1: ...>` | collective | marks the inputs, then the outputs, that shall be in symmetric memory; passes set and apply it |
     | `comm.variant = "..."` | start, not of a one-shot sum | the way to carry out the collective: `"ring-N"` on N thread blocks, `"copy-engine"`, `"symmetric"` or `"symmetric-N"`; without the attribute the library chooses (docs/guide/MachineModel.md) |
-    | `comm.numerics = {class = "...", collectives = N : i64, error = X : f64}` | function | the class of changes to results; of sums that are computed in fewer bits, their number and the largest bound for their errors. `comm-split-strands` and `comm-move-casts` set it |
+    | `comm.numerics = {class = "...", collectives = N : i64, error = X : f64, gathers = M : i64}` | function | the class of changes to results; of sums that are computed in fewer bits, their number and the largest bound for their errors; the number of gathers in 8 bits. `comm-split-strands`, `comm-move-casts` and `comm-quantise-gathers` set it |
     | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives; passes set it |
 
     ### Streams
