@@ -13,17 +13,21 @@
 using namespace mlir;
 using namespace commsched;
 
-bool commsched::isElementTypeCast(Operation *op) {
+bool commsched::convertsElements(Operation *op) {
   if (op->getNumOperands() != 1 || op->getNumResults() != 1)
     return false;
   auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  if (!from || !to || !from.hasStaticShape() || from.getShape() != to.getShape() ||
-      !isa<FloatType>(from.getElementType()) || !isa<FloatType>(to.getElementType()))
+  if (!from || !to || from.getShape() != to.getShape() || !isa<FloatType>(from.getElementType()) ||
+      !isa<FloatType>(to.getElementType()))
     return false;
   if (isa<arith::TruncFOp, arith::ExtFOp>(op) || op->getName().getStringRef() == "stablehlo.convert")
     return true;
   auto compute = dyn_cast<comm::ComputeOp>(op);
   return compute && comm::isCastName(compute.getName()) && !compute.getAliases() && !compute.getMutates() &&
          !compute.getSideEffects();
+}
+
+bool commsched::isElementTypeCast(Operation *op) {
+  return convertsElements(op) && cast<ShapedType>(op->getOperand(0).getType()).hasStaticShape();
 }

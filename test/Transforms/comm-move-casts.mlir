@@ -130,3 +130,25 @@ func.func @places(%x: tensor<64x1024xf32>, %y: tensor<64x1024xbf16>) -> (tensor<
   %v = comm.wait %g : !comm.future<tensor<512x1024xf32>>
   return %a, %v : tensor<64x1024xf16>, tensor<512x1024xf32>
 }
+
+// Tests futures with several waits, and dynamic sizes.
+// CHECK-LABEL: func @several_waits
+// CHECK: comm.all_gather %arg0 on @dp : (tensor<64x1024xf32>)
+// CHECK: comm.all_gather %{{.*}} on @dp : (tensor<64x1024xf32>)
+// CHECK: comm.all_gather %{{.*}} on @dp : (tensor<?x1024xf32>)
+func.func @several_waits(%x: tensor<64x1024xf32>, %y: tensor<64x1024xbf16>, %z: tensor<?x1024xbf16>) -> (tensor<512x1024xbf16>, tensor<512x1024xf32>, tensor<512x1024xf32>, tensor<?x1024xf32>, !comm.future<tensor<512x1024xf32>>) {
+  // expected-remark @+1 {{LimitingFactor="the future has several waits or other users"}}
+  %f = comm.all_gather %x on @dp : (tensor<64x1024xf32>) -> !comm.future<tensor<512x1024xf32>>
+  %u = comm.wait %f : !comm.future<tensor<512x1024xf32>>
+  %n = arith.truncf %u : tensor<512x1024xf32> to tensor<512x1024xbf16>
+  %v = comm.wait %f : !comm.future<tensor<512x1024xf32>>
+  %a = arith.extf %y : tensor<64x1024xbf16> to tensor<64x1024xf32>
+  // expected-remark @+1 {{LimitingFactor="the future has several waits or other users"}}
+  %g = comm.all_gather %a on @dp : (tensor<64x1024xf32>) -> !comm.future<tensor<512x1024xf32>>
+  %w = comm.wait %g : !comm.future<tensor<512x1024xf32>>
+  %b = arith.extf %z : tensor<?x1024xbf16> to tensor<?x1024xf32>
+  // expected-remark @+1 {{LimitingFactor="a size is dynamic"}}
+  %h = comm.all_gather %b on @dp : (tensor<?x1024xf32>) -> !comm.future<tensor<?x1024xf32>>
+  %d = comm.wait %h : !comm.future<tensor<?x1024xf32>>
+  return %n, %v, %w, %d, %g : tensor<512x1024xbf16>, tensor<512x1024xf32>, tensor<512x1024xf32>, tensor<?x1024xf32>, !comm.future<tensor<512x1024xf32>>
+}

@@ -17,9 +17,11 @@
 
 namespace commsched {
 
-/// Returns true if `op` only converts the elements of one ranked tensor of static shape to another floating-point type:
-/// a cast of arith, a conversion of StableHLO, or a `comm.compute` without effects that has the name of a framework's
-/// cast.
+/// Returns true if `op` only converts the elements of one ranked tensor to another floating-point type: a cast of arith,
+/// a conversion of StableHLO, or a `comm.compute` without effects that has the name of a framework's cast.
+bool convertsElements(mlir::Operation *op);
+
+/// Returns true if `op` does so, and its tensor has a static shape.
 bool isElementTypeCast(mlir::Operation *op);
 
 } // namespace commsched

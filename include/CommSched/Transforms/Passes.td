@@ -283,8 +283,8 @@ def CommMoveCasts : Pass<"comm-move-casts"> {
     of its terms, and the function gets the attribute `comm.numerics` with the number of such collectives and the largest of
     these bounds.
 
-    The pass leaves a collective unchanged, with a remark, if it has a destination or a cost of its own, if a cast or the value has
-    other readers or is in another block, if the program writes the storage of one of the values, and for all other
+    The pass leaves a collective unchanged, with a remark, if it has a destination or a cost of its own, if a size is dynamic, if
+    its future has several waits or other users, if a cast or the value has other readers or is in another block, if the program writes the storage of one of the values, and for all other
     reductions. See `docs/guide/Rewrites.md`.
   }];
   let options = [

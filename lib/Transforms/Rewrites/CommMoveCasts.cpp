@@ -40,7 +40,7 @@ namespace {
 
 enum class Side { InFront, Behind };
 
-/// A collective with its only wait, and one cast for each of its values: on the same side of all of them.
+/// A collective with a wait, and one cast for each of its values: on the same side of all of them.
 struct Crossing {
   CollectiveOpInterface start;
   WaitOp wait;
@@ -61,20 +61,23 @@ Operation *castAt(Value value, Side side) {
   Operation *op = side == Side::InFront ? value.getDefiningOp() : nullptr;
   if (side == Side::Behind && !value.use_empty())
     op = *value.user_begin();
-  return op && isElementTypeCast(op) && isWorthMoving(op, side) ? op : nullptr;
+  return op && convertsElements(op) && isWorthMoving(op, side) ? op : nullptr;
 }
 
 /// The casts on one side of a collective, if every value has one that would save bytes.
 std::optional<Crossing> findCrossing(CollectiveOpInterface start, Side side) {
-  Value future = start.getCollectiveFuture();
-  auto wait = future.hasOneUse() ? dyn_cast<WaitOp>(*future.user_begin()) : WaitOp();
-  if (!wait || wait.getValues().size() != start.getCollectiveInputs().size() || wait.getValues().empty())
-    return std::nullopt;
-  Crossing crossing{start, wait, side, {}};
-  ValueRange values = side == Side::InFront ? ValueRange(start.getCollectiveInputs()) : ValueRange(wait.getValues());
-  for (Value value : values)
-    crossing.casts.push_back(castAt(value, side));
-  return llvm::is_contained(crossing.casts, nullptr) ? std::nullopt : std::optional(std::move(crossing));
+  for (Operation *user : start.getCollectiveFuture().getUsers()) {
+    auto wait = dyn_cast<WaitOp>(user);
+    if (!wait || wait.getValues().size() != start.getCollectiveInputs().size() || wait.getValues().empty())
+      continue;
+    Crossing crossing{start, wait, side, {}};
+    ValueRange values = side == Side::InFront ? ValueRange(start.getCollectiveInputs()) : ValueRange(wait.getValues());
+    for (Value value : values)
+      crossing.casts.push_back(castAt(value, side));
+    if (!llvm::is_contained(crossing.casts, nullptr))
+      return crossing;
+  }
+  return std::nullopt;
 }
 
 /// The class of moving casts across a collective; none if this project does not do it.
@@ -95,6 +98,10 @@ std::optional<Numerics> classOf(Crossing &crossing) {
 
 /// Returns why the casts cannot move, or an empty string.
 std::string findObstacle(Crossing &crossing, const TensorPlaces &places) {
+  if (!crossing.start.getCollectiveFuture().hasOneUse())
+    return "the future has several waits or other users";
+  if (!llvm::all_of(crossing.casts, isElementTypeCast))
+    return "a size is dynamic";
   if (!crossing.start.getCollectiveDests().empty())
     return "the collective has a destination";
   if (crossing.start->hasAttr(CommDialect::kCostAttrName))
