@@ -264,6 +264,7 @@ def test_code_of_aligned_costs_is_not_taken_from_a_cache():
         "comm-multi-stream{issue-order=start-time}",
         "func.func(comm-realize-buffers)",
         "comm-decompose-all-to-all",
+        "comm-quantise-gathers",
         "comm-split-strands",
         "reorder-comm-overlap{multi-stream=true}",
     ],

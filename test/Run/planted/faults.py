@@ -153,6 +153,17 @@ fault("in place though the input is the caller's", USERS,
       ("  if (!own.def || own.inner ||", "  if (!own.def)\n    return \"\";\n  if (!own.def || own.inner ||"),
       test="Transforms/comm-realize-buffers.mlir")
 
+KERNELS, QUANTISE = "Transforms/Rewrites/QuantiseKernels.cpp", "Transforms/Rewrites/CommQuantiseGathers.cpp"
+fault("ties in 8 bits are rounded down", KERNELS,
+      ("make<arith::AddIOp>(make<arith::AddIOp>(given, last), (1 << (dropped - 1)) - 1)", "make<arith::AddIOp>(given, (1 << (dropped - 1)) - 1)"),
+      test="Run/quantised-gathers.mlir")
+fault("a block of 8 bits forgets its infinities", KERNELS,
+      ("largest, kInfinity, body.constant(kNanScale), exponent)", "largest, kInfinity, exponent, exponent)"),
+      test="Run/quantised-gathers.mlir")
+fault("a gather in 8 bits though the program writes its storage", QUANTISE,
+      ("if (llvm::any_of(start.getInputs(), isPlace) || llvm::any_of(wait.getValues(), isPlace))", "if (false && llvm::any_of(start.getInputs(), isPlace))"),
+      test="Transforms/comm-quantise-gathers-keeps.mlir")
+
 STREAMS, SWITCHES = "Analysis/Streams.cpp", "Conversion/StreamLowering.cpp"
 fault("a stream does not wait for the work of another one", STREAMS,
       ("if (uses[pred] == StreamUse::Work || uses[pred] == StreamUse::Wait)", "if (uses[pred] == StreamUse::Wait)"))
