@@ -3,6 +3,13 @@
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-quantise-gathers,comm-schedule" --comm-report=%t.json --comm-certificate=%t.cert -o /dev/null 2>&1 | FileCheck %s --check-prefix=TABLE
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t.json
 // RUN: env PYTHONPATH=%commsched_src_root/python %python -m commsched_verify %t.cert | FileCheck %s --check-prefix=PROVEN
+// RUN: comm-opt %s --comm-quantise-gathers="min-bytes=30MB" --remarks-filter=comm-quantise-gathers -o %t.large.mlir 2>&1 | FileCheck %s --check-prefix=SMALL
+// RUN: FileCheck %s --check-prefix=LARGE --input-file=%t.large.mlir
+// SMALL-DAG: unchanged: 25165824 gathered bytes are fewer than min-bytes, 30000000
+// SMALL-DAG: unchanged: 32768 gathered bytes are fewer than min-bytes, 30000000
+// LARGE: func @parameters{{.*}}gathers = 1 : i64
+// LARGE: func @dimensions{{.*}}gathers = 1 : i64
+// LARGE: comm.all_gather {{.*}} : (tensor<1048576xbf16>, tensor<524288xf16>)
 
 // Nothing does it unasked.
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-move-casts{numerics=reduced-precision-sums},comm-schedule" 2>/dev/null | FileCheck %s --check-prefix=DEFAULT --implicit-check-not=129xi8 --implicit-check-not=quantised-gathers

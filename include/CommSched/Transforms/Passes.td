@@ -305,6 +305,9 @@ def CommQuantiseGathers : Pass<"comm-quantise-gathers"> {
     start packs the shard, blocks of 128 consecutive elements as 128 numbers of f8E4M3FN and one scale, and a kernel
     behind the wait unpacks what has been gathered. It takes O(N) for N operations.
 
+    The kernels take time, too. With `min-bytes`, only gathers of at least that size are rewritten: often those that are not
+    hidden behind computation.
+
     An element of a result differs by at most 1/16 of its magnitude, or 2^-10/224 of the largest magnitude in its block, or 2^-136.
     A block with an infinity or NaN becomes NaN. The function gets the attribute `comm.numerics` with the number of such gathers.
 
@@ -314,7 +317,10 @@ def CommQuantiseGathers : Pass<"comm-quantise-gathers"> {
     or no time. See `docs/guide/Rewrites.md`.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
-  let options = [MachineOption];
+  let options = [
+    MachineOption,
+    Option<"minBytes", "min-bytes", "::commsched::ByteCount", "0", "rewrite only gathers of at least so many gathered bytes">,
+  ];
 }
 
 def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {

@@ -91,8 +91,8 @@ std::string findObstacle(Value future, Block *block) {
 
 class GatherRewriter {
 public:
-  GatherRewriter(FunctionOpInterface function, const CostModel &model, StringRef pass)
-      : function(function), costs(model), places(function), pass(pass) {}
+  GatherRewriter(FunctionOpInterface function, const CostModel &model, int64_t minBytes, StringRef pass)
+      : function(function), costs(model), places(function), minBytes(minBytes), pass(pass) {}
 
   void run() {
     SmallVector<AllGatherOp> starts;
@@ -143,6 +143,8 @@ private:
       known->second = usesStreams(*start->getBlock());
     if (known->second)
       return "operations of the block are on several streams; choose streams last";
+    if (const int64_t bytes = bytesOfAll(start.getFuture().getType().getTypes()); bytes < minBytes)
+      return llvm::formatv("{0} gathered bytes are fewer than min-bytes, {1}", bytes, minBytes);
     if (bytesOfAll(packedTypesOf(start)) >= bytesOfAll(start.getInputs().getTypes()))
       return "the gather is too small to save bytes";
     return "";
@@ -192,6 +194,7 @@ private:
   FunctionOpInterface function;
   OperationCosts costs;
   TensorPlaces places;
+  int64_t minBytes;
   StringRef pass;
   /// Indexed by block of a gather: whether streams have been chosen for it.
   llvm::DenseMap<Block *, bool> hasStreams;
@@ -204,7 +207,7 @@ struct CommQuantiseGathersPass : public MachinePass<commsched::impl::CommQuantis
   void runWithModel() final {
     getOperation()->walk([&](FunctionOpInterface function) {
       if (!function.isExternal())
-        GatherRewriter(function, *model, getArgument()).run();
+        GatherRewriter(function, *model, minBytes, getArgument()).run();
     });
   }
 };
