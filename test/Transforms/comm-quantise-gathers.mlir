@@ -11,6 +11,9 @@
 // LARGE: func @dimensions{{.*}}gathers = 1 : i64
 // LARGE: comm.all_gather {{.*}} : (tensor<1048576xbf16>, tensor<524288xf16>)
 
+// RUN: comm-opt %s --reorder-comm-overlap="passes=comm-move-casts{numerics=reduced-precision-sums},comm-quantise-gathers,comm-report" -o %t.both.mlir 2>&1 | FileCheck %s --check-prefix=TEXT
+// RUN: FileCheck %s --check-prefix=BOTH --input-file=%t.both.mlir
+
 // Nothing does it unasked.
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-move-casts{numerics=reduced-precision-sums},comm-schedule" 2>/dev/null | FileCheck %s --check-prefix=DEFAULT --implicit-check-not=129xi8 --implicit-check-not=quantised-gathers
 // DEFAULT: comm.all_gather
@@ -96,5 +99,20 @@ func.func @stay(%a: tensor<1024x1024xi32>, %b: tensor<1024x1024xf8E4M3FN>, %c: t
   return
 }
 
-// PROVEN: valid; blocks: 3
+// Tests that sums in fewer bits and gathers in 8 bits add up, in the class that includes both.
+// CHECK-LABEL: func @step
+// BOTH-LABEL: func @step
+// BOTH-SAME: comm.numerics = {class = "quantised-gathers", collectives = 1 : i64, error = 0.028{{[0-9]+}} : f64, gathers = 1 : i64}
+// TEXT: quantised-gathers 1 sum in fewer bits; an element differs by at most 0.0281 of the sum of its terms' magnitudes; 1 gather in 8 bits; an element
+func.func @step(%x: tensor<1048576xf32>, %y: tensor<8388608xbf16>) -> (tensor<8388608xf32>, tensor<1048576xf32>) {
+  // expected-remark @+1 {{carries}}
+  %f = comm.all_gather %x on @dp : (tensor<1048576xf32>) -> !comm.future<tensor<8388608xf32>>
+  %v = comm.wait %f : !comm.future<tensor<8388608xf32>>
+  %c = arith.extf %y : tensor<8388608xbf16> to tensor<8388608xf32>
+  %g = comm.reduce_scatter sum %c on @dp : (tensor<8388608xf32>) -> !comm.future<tensor<1048576xf32>>
+  %w = comm.wait %g : !comm.future<tensor<1048576xf32>>
+  return %v, %w : tensor<8388608xf32>, tensor<1048576xf32>
+}
+
+// PROVEN: valid; blocks: 4
 // PROVEN: made of {{[0-9a-f]+}}; results: quantised-gathers{{$}}

@@ -17,8 +17,8 @@
 
 namespace commsched {
 
-/// Returns true if `op` only converts the elements of one ranked tensor to another floating-point type: a cast of arith,
-/// a conversion of StableHLO, or a `comm.compute` without effects that has the name of a framework's cast.
+/// Returns true if `op` only converts the elements of one ranked tensor to another floating-point type: a cast of
+/// arith, a conversion of StableHLO, or a `comm.compute` without effects that has the name of a framework's cast.
 bool convertsElements(mlir::Operation *op);
 
 /// Returns true if `op` does so, and its tensor has a static shape.
