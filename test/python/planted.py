@@ -538,4 +538,23 @@ MUTATIONS = [
         ('                node.meta["val"] = node.target(*args, **kwargs)\n', "                pass\n"),
         killer="test_casts.py::test_gathers_carry_the_narrower_type",
     ),
+    # What is said of a step.
+    mutation(
+        "an order is proven to be faster by its own time alone",
+        "../meshes.py",
+        ("    if best is None or bound <= best[0] * (1 + WORTH_SAYING):", "    if best is None:"),
+        killer="test_placement.py::test_the_right_order_gets_none",
+    ),
+    mutation(
+        "a graph that was not played counts nothing",
+        "../meshes.py",
+        ("        if None not in times and (best", "        if (best"),
+        killer="test_placement.py::test_a_step_counts_as_a_whole",
+    ),
+    mutation(
+        "groups of another order are those of the given one",
+        "placement.py",
+        ("            moved = Program(_placed(text, mesh, order)", "            moved = Program(text"),
+        killer="test_placement.py::test_the_wrong_order_gets_one_line",
+    ),
 ]

@@ -22,6 +22,7 @@ from .apply.rewrite import apply_plan
 from .apply.snapshot import Snapshot
 from .calibration.demand import measured
 from .options import OptionArguments, Options, Stage, name_of
+from .placement import compare_orders
 from .ranks.agreement import changed_from, sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
 from .reporting import Unscheduled, list_overlap, strict
@@ -186,6 +187,7 @@ class _Solved:
     """
 
     module: Imported
+    options: Options
     report: dict
     plan: Plan
     decision: Decision
@@ -227,7 +229,7 @@ def _solved(graph: fx.Graph, options: Options, fused: bool, apart: frozenset[str
     except Exception as error:
         raise _refusal(error) from error
     report["apply_ns"] = time.process_time_ns() - ended
-    return _Solved(module, report, plan, decision, _time(report), not fused)
+    return _Solved(module, options, report, plan, decision, _time(report), not fused)
 
 
 def _time(report: dict) -> int:
@@ -267,6 +269,7 @@ def _carried_out(graph: fx.Graph, solved: _Solved, agree: Agree | None) -> dict:
     report["opaque"] = module.importer.opaque
     report["decision"] = solved.decision
     report["apply_ns"] += time.process_time_ns() - began
+    compare_orders(module, report, solved.options)
     list_overlap(module.listing)
     return report
 

@@ -63,6 +63,10 @@ class Groups:
                 return group
         return None
 
+    def ranks(self) -> dict[str, list[int]]:
+        """The ranks of this rank's part of each group, by the group's symbol."""
+        return dict(self._ranks)
+
     def size(self, group: str) -> int:
         """The number of ranks of a group, by its symbol."""
         return len(self._ranks[group])

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ...meshes import Digits, digits_of
+
 # An operation without cost.
 FREE = "#comm.cost<time = 0>"
 # Partitions of more ranks than this are not listed one by one: the text would be long.
@@ -46,7 +48,7 @@ def groups_attribute(ranks: Sequence[int], world: int) -> str:
     forgets where its ranks are.
     """
     size = len(ranks)
-    axes = _grid(ranks)
+    axes = digits_of(ranks)
     if axes is not None:
         iota = _iota(axes, size, world)
         if iota is not None:
@@ -59,27 +61,7 @@ def groups_attribute(ranks: Sequence[int], world: int) -> str:
     return f"#comm.iota<[1, {size}]>"
 
 
-def _grid(ranks: Sequence[int]) -> list[tuple[int, int]] | None:
-    """(extent, stride) of each axis, outermost first, such that the ranks are a base plus all sums of axis offsets. Or
-    None.
-    """
-    offsets = [r - ranks[0] for r in ranks]
-    axes: list[tuple[int, int]] = []
-    span = 1  # The number of leading offsets that the axes found so far explain.
-    while span < len(offsets):
-        stride, extent = offsets[span], 1
-        while (extent + 1) * span <= len(offsets) and all(
-            offsets[extent * span + i] == extent * stride + offsets[i] for i in range(span)
-        ):
-            extent += 1
-        if extent == 1 or len(offsets) % (extent * span) or stride <= 0:
-            return None
-        axes.insert(0, (extent, stride))
-        span *= extent
-    return axes
-
-
-def _iota(axes: list[tuple[int, int]], size: int, world: int) -> str | None:
+def _iota(axes: Digits, size: int, world: int) -> str | None:
     """Fills the gaps between the group's axes with axes over the groups. None if the strides do not nest."""
     dims: list[tuple[int, bool]] = []  # (extent, whether the axis is of the group), outermost first
     outer = world
