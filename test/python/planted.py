@@ -557,4 +557,23 @@ MUTATIONS = [
         ("            moved = Program(_placed(text, mesh, order)", "            moved = Program(text"),
         killer="test_placement.py::test_the_wrong_order_gets_one_line",
     ),
+    mutation(
+        "what one graph exposes is hidden by graphs that compute less",
+        "summary.py",
+        ("    return min(exposed, sum(max(0,", "    return max(exposed, sum(max(0,"),
+        killer="test_breaks.py::test_the_other_side_hides_at_most_what_it_computes",
+    ),
+    mutation(
+        "the backward graphs run in the order of the forward graphs",
+        "inductor/breaks.py",
+        ('[:: -1 if direction == "backward" else 1]', "[::1]"),
+        killer="test_breaks.py::test_a_break_costs_at_most_what_the_report_says",
+        quick=False,
+    ),
+    mutation(
+        "a computation keeps what is only returned",
+        "inductor/breaks.py",
+        ("    return spec.start is not None or spec.is_wait or is_view", "    return True"),
+        killer="test_breaks.py::test_collectives_at_the_edges",
+    ),
 ]

@@ -161,9 +161,15 @@ class Report:
             f"more: it is {order.loss()}"
         )
 
+    def breaks(self) -> list[str]:
+        """One line for each break of a function's graph beside which collectives are exposed."""
+        graphs = {(r["breaks"]["frame"], r["direction"]): r for r in self.reports if "breaks" in r}
+        places = {r["breaks"][side]: None for r in graphs.values() for side in ("before", "behind")}
+        return [line for place in places if place for line in _break(place, list(graphs.values()))]
+
     def notes(self) -> list[str]:
         """What is to be said of all graphs together, one line each."""
-        return [note for note in (self.switched_off(), self.faster_mesh()) if note]
+        return [note for note in (self.switched_off(), self.faster_mesh(), *self.breaks()) if note]
 
     def __str__(self) -> str:
         if not self.reports:
@@ -197,6 +203,32 @@ class Report:
     def write(self, path: str | pathlib.Path) -> None:
         """Writes the page. Raises OSError if it cannot be written."""
         pathlib.Path(path).write_text(self.html, encoding="utf-8")
+
+
+def _break(place: str, graphs: list[dict]) -> list[str]:
+    """The line about a break of a function's graph, or no line if nothing is exposed beside it.
+
+    Of what is exposed on one side, the computations on the other side hide at most as much as they take.
+    """
+    waited = gathered = 0
+    for direction in ("forward", "backward"):
+        own = [r for r in graphs if r["direction"] == direction]
+        before = [r for r in own if r["breaks"]["behind"] == place]
+        behind = [r for r in own if r["breaks"]["before"] == place]
+        waited += _hidden(sum(r["breaks"]["end_ns"] for r in before), behind)
+        gathered += _hidden(sum(r["breaks"]["begin_ns"] for r in behind), before)
+    parts = [f"{time_text(waited)} of collectives that a graph waits for at its end and does not need"] * bool(waited)
+    parts += [f"{time_text(gathered)} of gathers of parameters at the beginning of a graph"] * bool(gathered)
+    if not parts:
+        return []
+    return [f"the graph break at {place} exposes up to {time_text(waited + gathered)}: {', and '.join(parts)}"]
+
+
+def _hidden(exposed: int, graphs: list[dict]) -> int:
+    """How much of an exposed time these graphs can hide at most. All of it if nobody knows what they compute."""
+    if not graphs:
+        return exposed
+    return min(exposed, sum(max(0, r["makespan_ns"]["after"] - r["exposed_ns"]["after"]) for r in graphs))
 
 
 def _text(table: Rows) -> str:

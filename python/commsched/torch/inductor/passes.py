@@ -28,7 +28,7 @@ from ..schedule import schedule_graph
 from ..semantics.landing import prepare
 from ..semantics.operators import HYBRID_NAMESPACES
 from ..strands.decision import in_strands
-from . import gate, gloo_lists, hooks, marks
+from . import breaks, gate, gloo_lists, hooks, marks
 from .in_place import reduce_in_place
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
 
@@ -83,6 +83,7 @@ class GraphPass(CustomGraphPass):
             given: the graph as Inductor left it.
         """
         graph = given.graph
+        breaks.note()
         if communicates(graph):
             self._schedule(graph)
             gloo_lists.join_waits(graph)
@@ -115,6 +116,7 @@ class GraphPass(CustomGraphPass):
         reporting.begins(which, len(graph.nodes))
         try:
             prepare(graph)
+            edges = breaks.edges_of(graph)
             settings, facts = measured_once(graph, self.options)
             run = functools.partial(schedule_graph, fused=True)
             strands, options, given = in_strands(graph, settings, run)
@@ -123,6 +125,7 @@ class GraphPass(CustomGraphPass):
             survive(f"a {which} graph of {len(graph.nodes)} nodes keeps PyTorch's order", error)
             return
         report = {"place": "graph", "holds": False, "direction": which, **report}
+        report |= breaks.facts(report, edges, which)
         if graph.owning_module is not None:
             graph.owning_module.meta[META] = report
         reporting.record(report)

@@ -116,6 +116,14 @@ def _parameters(graph: fx.Graph) -> tuple[set[fx.Node], set[fx.Node]]:
     return inputs, gradients
 
 
+def made_of_parameters(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes that are made of parameters and constants alone, parameters among them. Empty if nobody knows the
+    parameters.
+    """
+    inputs, _ = _parameters(graph)
+    return _made_of(graph, inputs) if inputs else set()
+
+
 def _made_of(graph: fx.Graph, inputs: set[fx.Node]) -> set[fx.Node]:
     """The nodes that are made of these inputs and of constants alone."""
     made = set(inputs)
