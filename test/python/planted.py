@@ -576,4 +576,18 @@ MUTATIONS = [
         ("    return spec.start is not None or spec.is_wait or is_view", "    return True"),
         killer="test_breaks.py::test_collectives_at_the_edges",
     ),
+    mutation(
+        "gradients of compiled autograd are no gradients",
+        "apply/readers.py",
+        ("    return is_backward(graph) or in_compiled_autograd()", "    return is_backward(graph)"),
+        killer="test_ddp.py::test_compiled_autograd_brings_the_all_reduces_into_the_schedule",
+        quick=False,
+    ),
+    mutation(
+        "PyTorch merges DDP's all-reduces in front of the schedule",
+        "inductor/rivals.py",
+        ('    "_fuse_ddp_communication": False,\n', ""),
+        killer="test_ddp.py::test_compiled_autograd_brings_the_all_reduces_into_the_schedule",
+        quick=False,
+    ),
 ]

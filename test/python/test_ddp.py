@@ -3,6 +3,7 @@
 
 """Plans for DistributedDataParallel: real ranks (gloo) make the buckets of the plan, and no division is faster."""
 
+import dataclasses
 import itertools
 import random
 
@@ -225,3 +226,46 @@ def test_bad_input():
     with pytest.raises(ValueError, match="plan_ddp compiles no graph"):
         _plan(Model(), machine="measure")
     assert not dist.is_initialized()
+
+
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Linear(256, 256) for _ in range(6))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+
+def _compiled_rank(rank, ranks):
+    """The Python reducer's all-reduces are in the graph of compiled autograd, which is scheduled as every graph."""
+    x = torch.randn(8, 256, generator=torch.Generator().manual_seed(rank))
+    eager, plain = DistributedDataParallel(Stack()), Stack()
+    torch._dynamo.config.optimize_ddp, torch._dynamo.config.compiled_autograd = "python_reducer", True
+    plan = dataclasses.replace(
+        ct.plan_ddp(plain, (x,), ranks=ranks), limits=(100 * KIB, 300 * KIB)
+    )  # Limits that the C++ reducer would get as a list.
+    model = plan.apply(plain)
+
+    def train(x):
+        model(x).square().mean().backward()
+
+    step = torch.compile(train, options=ct.inductor_options(machine="h100-sxm"))
+    for steps in (1, 2):  # The second one adds to the gradients of the first one.
+        step(x)
+        eager(x).square().mean().backward()
+        for ours, theirs in zip(model.parameters(), eager.parameters()):
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-5, atol=1e-6 * steps)
+    graphs = [r for r in ct.reports() if r["place"] == "graph"]
+    assert [r["direction"] for r in graphs] == ["backward"] * len(graphs) and len(graphs) >= 1
+    first = graphs[0]
+    merged = sum(len(names) for names in first["buckets"])
+    assert first["buckets"] and first["collectives"] + merged - len(first["buckets"]) == 12
+    assert first["makespan_ns"]["after"] < 0.9 * first["makespan_ns"]["before"]
+
+
+def test_compiled_autograd_brings_the_all_reduces_into_the_schedule():
+    gloo.run(2, _compiled_rank)

@@ -13,7 +13,7 @@ import torch.fx as fx
 from ..semantics.operators import storage_of
 from .forms import FORMS, Merged, Part
 from .plan import Bucket, PlanError, Unmergeable, wait_of
-from .readers import is_backward, is_gradient, who_looks
+from .readers import is_gradient, returns_gradients, who_looks
 from .values import stale
 from .writer import Writer
 
@@ -35,7 +35,7 @@ class Merger:
         self._readers: list[tuple[fx.Node, tuple, dict]] = []
         self._values: list[tuple[fx.Node, Any]] = []
         self._made: list[fx.Node] = []
-        self._backward = is_backward(graph)
+        self._backward = returns_gradients(graph)
 
     def merge(self, bucket: Bucket) -> Merged:
         """Adds the nodes of the merged collective before `before`, and makes the readers of the members' waits read its

@@ -97,6 +97,17 @@ def is_backward(graph: fx.Graph) -> bool:
     return any(n.name.startswith("tangents_") for n in graph.find_nodes(op="placeholder"))
 
 
+def in_compiled_autograd() -> bool:
+    """Whether the graph of compiled autograd is compiled now: a whole backward pass, with the hooks of parameters."""
+    identifier = torch._guards.CompileContext.current_compile_id()
+    return getattr(identifier, "compiled_autograd_id", None) is not None
+
+
+def returns_gradients(graph: fx.Graph) -> bool:
+    """Whether what a graph returns are gradients."""
+    return is_backward(graph) or in_compiled_autograd()
+
+
 def is_gradient(value: fx.Node, backward: bool) -> bool:
     """Whether a value is a gradient if it is returned: it belongs to a backward graph, or was traced in one."""
     return backward or value.meta.get("autograd_backward", False)
@@ -108,7 +119,7 @@ def unmergeable(graph: fx.Graph) -> frozenset[str]:
     Somebody looks at the storage of a result, or somebody besides the wait reads the result of a start, or the result
     is a list. Lists of several tensors are merged collectives already, which nobody merges again.
     """
-    backward, names = is_backward(graph), []
+    backward, names = returns_gradients(graph), []
     for start in graph.nodes:
         kind = spec_of(start).start if start.op == "call_function" else None
         if kind is None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from torch._dynamo.utils import get_optimize_ddp_mode
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
@@ -105,7 +106,8 @@ class DdpPlan:
     def apply(self, model: nn.Module, **options: Any) -> DistributedDataParallel:
         """The model in `DistributedDataParallel` with the plan's buckets.
 
-        All ranks compare their plans, so all have to call it.
+        All ranks compare their plans, so all have to call it. DDP's Python reducer, whose all-reduces are in a compiled
+        graph, takes no list of limits: the schedule of that graph decides the buckets (Ddp.md, "With torch.compile").
 
         Args:
             options: those of `DistributedDataParallel` that the plan does not decide, such as `device_ids`.
@@ -130,7 +132,10 @@ class DdpPlan:
             for value in ((self.limits, self.buckets, self.backward.views), ("ddp", sorted(sizes)))
         )
         compare(ranks, compared, decided_hash)
-        return DistributedDataParallel(model, **self.options, **options)
+        decided_here = dict(self.options)
+        if get_optimize_ddp_mode() == "python_reducer":
+            decided_here.pop("bucket_cap_mb_list", None)
+        return DistributedDataParallel(model, **decided_here, **options)
 
 
 def plan_ddp(

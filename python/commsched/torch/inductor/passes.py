@@ -19,6 +19,7 @@ import torch.fx as fx
 from torch._inductor.custom_graph_pass import CustomGraphPass, CustomSchedulerPass
 
 from .. import reporting
+from ..apply.readers import returns_gradients
 from ..apply.snapshot import Snapshot
 from ..calibration.demand import measured_once
 from ..options import Options
@@ -50,8 +51,7 @@ def communicates(graph: fx.Graph) -> bool:
 
 def direction(graph: fx.Graph) -> str:
     """ "backward" for the graph of a gradient, else "forward"."""
-    backward = any(n.name.startswith("tangents_") for n in graph.nodes if n.op == "placeholder")
-    return "backward" if backward else "forward"
+    return "backward" if returns_gradients(graph) else "forward"
 
 
 class GraphPass(CustomGraphPass):

@@ -23,6 +23,8 @@ RIVALS = {
     "bucket_reduce_scatters_fx": "none",
     "bucket_all_reduces_fx": "none",
     "reorder_for_compute_comm_overlap": False,
+    # DistributedDataParallel switches it on for its Python reducer.
+    "_fuse_ddp_communication": False,
 }
 SIMPLE_OVERLAP = "aten_distributed_optimizations.enable_simple_overlap"
 
