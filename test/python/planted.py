@@ -590,4 +590,11 @@ MUTATIONS = [
         killer="test_ddp.py::test_compiled_autograd_brings_the_all_reduces_into_the_schedule",
         quick=False,
     ),
+    mutation(
+        "a wrapped module that does not run counts as running",
+        "inductor/outside.py",
+        ('    return state._training_state.name != "IDLE"', "    return True"),
+        killer="test_outside.py::test_a_model_without_wrappers_and_one_that_is_not_at_work",
+        quick=False,
+    ),
 ]

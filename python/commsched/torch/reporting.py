@@ -42,6 +42,8 @@ _all_reports: list[dict] = []
 # The reports of code that has run in this process, in the order of first runs.
 _ran: dict[str, None] = {}
 _warned: set[str] = set()
+# The wrappers (`summary.OUTSIDE`) inside of which graphs were compiled.
+_outside: dict[str, None] = {}
 
 
 def strict() -> bool:
@@ -115,7 +117,17 @@ def report(
     if paths := [traces] if isinstance(traces, (str, os.PathLike)) else list(traces):
         measured = Measured(json.loads(profile_from_traces(paths, base).read_text()))
     with _lock:
-        return summary.Report(list(_all_reports), measured)
+        return summary.Report(list(_all_reports), measured, tuple(_outside))
+
+
+def communicates_outside(wrapper: str) -> None:
+    """Notes that a graph was compiled inside of a wrapper whose collectives are outside of graphs.
+
+    Args:
+        wrapper: one of `summary.OUTSIDE`.
+    """
+    with _lock:
+        _outside[wrapper] = None
 
 
 def _trace(report: dict) -> None:

@@ -22,6 +22,13 @@ COMPARED_COLUMNS = ("operation", "operands", "count", "predicted", "measured", "
 #: The page names this number of collectives per graph, those that are exposed longest.
 WORST = 20
 
+NOTHING = "CommSched has scheduled nothing: no graph with collectives was compiled"
+#: Wrappers that communicate in eager code, with what decides how they do it.
+OUTSIDE = {
+    "fully_shard": "commsched.torch.plan decides its settings (docs/guide/Fsdp2.md)",
+    "DistributedDataParallel": "commsched.torch.plan_ddp decides its buckets (docs/guide/Ddp.md)",
+}
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; } th, td { padding: .2em .8em; border-bottom: 1px solid #ddd; text-align: left; }
@@ -120,11 +127,13 @@ class Report:
     Attributes:
         reports: one dictionary per graph and place, as `commsched.torch.reports` returns them.
         measured: what traces of a profiler say of operations and collectives, if there are any.
+        outside: the wrappers (`OUTSIDE`) inside of which graphs were compiled.
     """
 
-    def __init__(self, reports: list[dict], measured: Measured | None = None):
+    def __init__(self, reports: list[dict], measured: Measured | None = None, outside: Sequence[str] = ()):
         self.reports = reports
         self.measured = measured
+        self.outside = outside
 
     def compared(self) -> list[tuple[str, list[Compared]]]:
         """For each graph one line about its costs, and what was predicted beside what the traces say."""
@@ -169,11 +178,16 @@ class Report:
 
     def notes(self) -> list[str]:
         """What is to be said of all graphs together, one line each."""
-        return [note for note in (self.switched_off(), self.faster_mesh(), *self.breaks()) if note]
+        outside = [
+            f"the collectives of {wrapper} are outside of the compiled graphs, and nothing here schedules them: "
+            f"{OUTSIDE[wrapper]}"
+            for wrapper in self.outside
+        ]
+        return [note for note in (self.switched_off(), self.faster_mesh(), *self.breaks(), *outside) if note]
 
     def __str__(self) -> str:
         if not self.reports:
-            return "CommSched has scheduled nothing: no graph with collectives was compiled"
+            return "\n".join([NOTHING, *self.notes()])
         table = [COLUMNS, *rows(self.reports)]
         parts = [_text(table)]
         parts += ["", *notes] if (notes := self.notes()) else []
@@ -191,7 +205,7 @@ class Report:
             cells = _table(COMPARED_COLUMNS, [_cells(c) for c in compared])
             body += f"<details><summary>{html.escape(headline)}</summary>{cells}</details>"
         body = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes()) + body
-        title = "CommSched's report" if self.reports else str(self)
+        title = "CommSched's report" if self.reports else NOTHING
         return (
             f"<!doctype html><html lang=en><meta charset=utf-8><title>CommSched</title><style>{STYLE}</style>"
             f"<h1>{html.escape(title)}</h1>{_table(COLUMNS, rows(self.reports))}{body}</html>\n"

@@ -29,7 +29,7 @@ from ..schedule import schedule_graph
 from ..semantics.landing import prepare
 from ..semantics.operators import HYBRID_NAMESPACES
 from ..strands.decision import in_strands
-from . import breaks, gate, gloo_lists, hooks, marks
+from . import breaks, gate, gloo_lists, hooks, marks, outside
 from .in_place import reduce_in_place
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
 
@@ -84,6 +84,7 @@ class GraphPass(CustomGraphPass):
         """
         graph = given.graph
         breaks.note()
+        outside.note()  # Without caches, nobody asks for the key.
         if communicates(graph):
             self._schedule(graph)
             gloo_lists.join_waits(graph)
@@ -133,6 +134,7 @@ class GraphPass(CustomGraphPass):
     def uuid(self) -> Any | None:
         # The forward graph may come from a cache although the backward graph, which has to know them, does not.
         weights.whole_parameters()
+        outside.note()  # Whether or not the code is found in a cache.
         return self.options.key()
 
 
