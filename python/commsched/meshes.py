@@ -108,6 +108,14 @@ def find_mesh(groups: dict[str, Digits], world: int) -> Mesh | None:
     )
 
 
+def time_text(ns: float) -> str:
+    """A time with three digits and its unit."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(ns) >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
 @dataclasses.dataclass(frozen=True)
 class FasterOrder:
     """An order of the axes of a mesh on which a step is proven to be faster than on the given order.
@@ -127,9 +135,13 @@ class FasterOrder:
         sizes, names = [str(size) for _, size in self.axes], [f'"{name}"' for name, _ in self.axes]
         return f"({', '.join(sizes)})", f"({', '.join(names)})"
 
-    def loss(self) -> str:
-        """By how much the given order is slower at least, in percent."""
-        return f"at least {100 * (self.bound - self.makespan) / self.makespan:.1f} % slower"
+    def line(self, call: str) -> str:
+        """One line that says so, with the call that makes the mesh in a framework."""
+        loss = 100 * (self.bound - self.makespan) / self.makespan
+        return (
+            f"another order of the mesh is faster: {call} takes at most {time_text(self.makespan)}, and the given "
+            f"order, in whatever schedule, {time_text(self.bound)} or more: it is at least {loss:.1f} % slower"
+        )
 
 
 def faster_order(graphs: Sequence[dict[str, Any]]) -> FasterOrder | None:

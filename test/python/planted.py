@@ -553,7 +553,7 @@ MUTATIONS = [
     ),
     mutation(
         "groups of another order are those of the given one",
-        "placement.py",
+        "../placement.py",
         ("            moved = Program(_placed(text, mesh, order)", "            moved = Program(text"),
         killer="test_placement.py::test_the_wrong_order_gets_one_line",
     ),
@@ -596,5 +596,11 @@ MUTATIONS = [
         ('    return state._training_state.name != "IDLE"', "    return True"),
         killer="test_outside.py::test_a_model_without_wrappers_and_one_that_is_not_at_work",
         quick=False,
+    ),
+    mutation(
+        "the digits of a rank are read in the order of the mesh",
+        "../placement.py",
+        ("            for axis in reversed(order):\n", "            for axis in reversed(sorted(order)):\n"),
+        killer="test_jax_placement.py::test_groups_are_those_of_numpys_arrays",
     ),
 ]

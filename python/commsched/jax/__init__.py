@@ -12,5 +12,6 @@ Importing this package does not import jax. docs/guide/Jax.md describes the opti
 from __future__ import annotations
 
 from .hook import enabled, install, reports, schedule, uninstall
+from .placement import faster_mesh
 
-__all__ = ["enabled", "install", "reports", "schedule", "uninstall"]
+__all__ = ["enabled", "faster_mesh", "install", "reports", "schedule", "uninstall"]

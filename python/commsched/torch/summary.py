@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from ..meshes import faster_order
+from ..meshes import faster_order, time_text
 from .measured import Compared, Measured
 
 Rows = Sequence[tuple[str, ...]]
@@ -34,14 +34,6 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; 
 table { border-collapse: collapse; } th, td { padding: .2em .8em; border-bottom: 1px solid #ddd; text-align: left; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; } summary { cursor: pointer; margin-top: 1em; }
 """
-
-
-def time_text(ns: float) -> str:
-    """A time with three digits and its unit."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if abs(ns) >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"
 
 
 def bytes_text(count: float) -> str:
@@ -164,11 +156,7 @@ class Report:
         if order is None:
             return ""
         shape, names = order.mesh()
-        return (
-            f'another order of the mesh is faster: init_device_mesh("cuda", {shape}, mesh_dim_names={names}) takes at '
-            f"most {time_text(order.makespan)}, and the given order, in whatever schedule, {time_text(order.bound)} or "
-            f"more: it is {order.loss()}"
-        )
+        return order.line(f'init_device_mesh("cuda", {shape}, mesh_dim_names={names})')
 
     def breaks(self) -> list[str]:
         """One line for each break of a function's graph beside which collectives are exposed."""
