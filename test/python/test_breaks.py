@@ -13,7 +13,7 @@ from conftest import trace
 from torch.distributed.device_mesh import init_device_mesh
 
 import commsched.torch as ct
-from commsched.torch import summary
+from commsched.torch import reporting, summary
 from commsched.torch.inductor import breaks
 from commsched.torch.sharding import fully_shard_parameters
 
@@ -109,6 +109,14 @@ def test_collectives_at_the_edges(world):
 
     graph = trace(f, (8, 8), (8, 8)).graph
     assert breaks._edges(graph) == breaks.Edges(frozenset(), frozenset({"all_gather_into_tensor"}))
+
+
+def test_a_fault_leaves_the_schedule(world, monkeypatch):
+    monkeypatch.setenv(reporting.STRICT, "0")
+    monkeypatch.setattr(breaks, "starts_of", lambda graph: 1 / 0)
+    with pytest.warns(UserWarning, match="does not say what breaks of graphs expose"):
+        broken, _ = compiled(world, True, False)
+    assert len(broken) == 2 and all(r["breaks"]["end_ns"] == 0 for r in broken)
 
 
 @pytest.mark.parametrize(

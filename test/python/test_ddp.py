@@ -265,6 +265,7 @@ def _compiled_rank(rank, ranks):
     merged = sum(len(names) for names in first["buckets"])
     assert first["buckets"] and first["collectives"] + merged - len(first["buckets"]) == 12
     assert first["makespan_ns"]["after"] < 0.9 * first["makespan_ns"]["before"]
+    assert ct.report().outside == ()  # The collectives of this reducer are in the graph.
 
 
 def test_compiled_autograd_brings_the_all_reduces_into_the_schedule():
