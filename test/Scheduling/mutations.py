@@ -443,6 +443,18 @@ MUTATIONS = [
         ("bool fits = bytes <= limit, isBetter = fits != (arena <= limit) ?", "bool fits = true, isBetter = false ?"),
         killer="ArenaLimit.HoldsOnRandomPrograms",
     ),
+    mutation(
+        "an answer with a lower peak may take any time",
+        "Lenses/TimeBudget.cpp",
+        ("found.makespan <= most && peak < best.peak", "peak < best.peak"),
+        killer="TimeBudget.FindsTheLowestPeakWhereSmall",
+    ),
+    mutation(
+        "peaks between two limits are never tried",
+        "Lenses/TimeBudget.cpp",
+        ("tryLimit(low + (best.peak - low) / 2));", "tryLimit(low + (best.peak - low) / 2) * 2);"),
+        killer="TimeBudget.FindsTheLowestPeakWhereSmall",
+    ),
     # More bounds, and the verifier of answers.
     mutation(
         "a lane needs one bucket more",
