@@ -363,7 +363,7 @@ def test_steps(tmp_path, capsys):
         "collectives": "collectives_us",
         "exposed": "exposed_us",
     }
-    names |= {"at least, in any order": "bound_us", "another order gains at most": "hideable_us"}
+    names |= {"at least, in any order": "bound_us", "gain at most": "hideable_us"}
     for line, key in names.items():
         (found,) = re.findall(rf"^ +{line} +([\d.]+) +[\d.]+ %$", printed, re.M)
         assert abs(float(found) * 1000 - figures[key]) < 0.51

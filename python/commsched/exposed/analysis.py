@@ -75,6 +75,20 @@ class Analysis:
         """What another order can gain at most."""
         return max(0.0, min(self.exposed - (self.waited or 0.0), self.span - self.bound))
 
+    def figures(self) -> list[tuple[int, str, float]]:
+        """The figures of one step: the number of figures of which each is a part, its name, and its time in us."""
+        figures = [
+            (0, "step", self.span),
+            (0, "computation", self.computation),
+            (0, "collectives", self.collectives),
+            (1, "exposed", self.exposed),
+            *([(2, "waiting", self.waited)] if self.waited is not None else []),
+            (0, "idle", self.idle),
+            (0, "at least, in any order", self.bound),
+            (0, "gain at most", self.hideable),
+        ]
+        return [(depth, name, us / self.trace.steps) for depth, name, us in figures]
+
     def to_json(self) -> dict[str, Any]:
         """The figures of one step, in us."""
         n = self.trace.steps

@@ -74,21 +74,6 @@ def _drawn(a: Analysis, exposed: Sequence[Exposure], most: int) -> tuple[list[tu
     return drawn, within
 
 
-def _figures(a: Analysis) -> list[tuple[str, float]]:
-    """The figures of one step, us."""
-    figures = [
-        ("step", a.span),
-        ("computation", a.computation),
-        ("collectives", a.collectives),
-        ("exposed", a.exposed),
-        *([("waiting", a.waited)] if a.waited is not None else []),
-        ("idle", a.idle),
-        ("at least, in any order", a.bound),
-        ("gain at most", a.hideable),
-    ]
-    return [(name, us / a.trace.steps) for name, us in figures]
-
-
 def _stream(call: Call, on_device: bool, devices: int) -> str:
     """The name of a lane of collectives."""
     device, stream = call.stream
@@ -116,7 +101,8 @@ def _timeline(
     note = "" if trace.steps == 1 else f"figures of one of {trace.steps} steps"
     title = file if trace.rank is None else f"rank {trace.rank}"
     note = ", ".join(filter(None, ["" if trace.rank is None else file, note]))
-    side = recorded.Timeline(texts, title, note, origin, trace.span, a.bound, _figures(a), lanes)
+    figures = [(name, us) for _, name, us in a.figures()]
+    side = recorded.Timeline(texts, title, note, origin, trace.span, a.bound, figures, lanes)
     ops = []
     for number, (call, times) in enumerate(zip(trace.calls, a.by_call)):
         op = side.add(1 + order.index(call.stream), call.start, call.end, call.kind, call.group)

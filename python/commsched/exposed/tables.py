@@ -26,18 +26,9 @@ def table(a: Analysis, most: int) -> str:
     n = a.trace.steps
     who = a.trace.name if a.trace.rank is None else f"rank {a.trace.rank}, {a.trace.name}"
     lines = [f"{who}: {n} step{'s' if n > 1 else ''}, times in ms of one"]
-    figures = [
-        ("step", a.span),
-        ("computation", a.computation),
-        ("collectives", a.collectives),
-        ("  exposed", a.exposed),
-        *([("    waiting for other ranks", a.waited)] if a.waited is not None else []),
-        ("idle: nothing runs", a.idle),
-        ("at least, in any order", a.bound),
-        ("another order gains at most", a.hideable),
-    ]
-    for name, us in figures:
-        lines.append(f"  {name:<30} {_ms(us / n):>12} {100 * us / a.span if a.span else 0:6.1f} %")
+    for depth, name, us in a.figures():
+        share = 100 * n * us / a.span if a.span else 0
+        lines.append(f"  {'  ' * depth + name:<30} {_ms(us):>12} {share:6.1f} %")
     rows = [r for r in a.rows if r.exposed > 0][:most]
     if rows:
         lines.append(f"  {'exposed':>12} {'time':>12} {'calls':>7} {'bytes':>10} {'ranks':>6}  collective")
