@@ -10,6 +10,8 @@
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=16" 2>&1 | FileCheck %s --check-prefix=LIMIT
 // RUN: not comm-opt %s --reorder-comm-overlap="time-budget-ratio=0.1 passes=comm-bucket" 2>&1 | FileCheck %s --check-prefix=READER
 // RUN: not comm-opt %s --reorder-comm-overlap="time-budget-ratio=0.1 limit=arena" 2>&1 | FileCheck %s --check-prefix=ARENA
+// RUN: not comm-opt %s --reorder-comm-overlap="time-budget-ratio=nan" 2>&1 | FileCheck %s --check-prefix=NAN
+// RUN: not comm-opt %s --comm-schedule="time-budget-ratio=1e7" 2>&1 | FileCheck %s --check-prefix=RATIO
 
 // Tests that bad options get one clear line, and that a limit that no order meets is an error that says by how much.
 comm.group @dp #comm.iota<[1, 4]>
@@ -34,4 +36,6 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
 // VALUE: error: reorder-comm-overlap: objective=none: expected robust, regret or makespan{{$}}
 // READER: error: reorder-comm-overlap: 'time-budget-ratio=0.10' has no effect with 'passes=comm-bucket': only comm-schedule reads it{{$}}
 // ARENA: error: 'time-budget-ratio' has no effect with 'limit=arena'{{$}}
+// NAN: error: time-budget-ratio=nan: expected a fraction of at most 1e6, or a negative number
+// RATIO: error: time-budget-ratio=10000000.00: expected a fraction of at most 1e6, or a negative number
 // PROFILE: error: machine 'nowhere': expected the path of a .json file or one of 

@@ -29,6 +29,7 @@
 #include "MachinePass.h"
 #include "mlir/IR/Threading.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMSCHEDULE
@@ -140,6 +141,12 @@ struct CommSchedulePass : BudgetedPass<commsched::impl::CommScheduleBase<CommSch
   LogicalResult checkOptions(MLIRContext *context) final {
     if (objective == Objective::Regret && limitedMemory == LimitedMemory::Arena)
       return emitError(UnknownLoc::get(context)) << "'objective=regret' has no effect with 'limit=arena'";
+    constexpr double kLargestRatio = 1e6;
+    if (!(timeBudgetRatio <= kLargestRatio)) // No comparison holds for what is no number.
+      return emitError(UnknownLoc::get(context))
+             << llvm::formatv("time-budget-ratio={0}: expected a fraction of at most "
+                              "1e6, or a negative number",
+                              timeBudgetRatio.getValue());
     if (timeBudgetRatio >= 0 && limitedMemory == LimitedMemory::Arena)
       return emitError(UnknownLoc::get(context)) << "'time-budget-ratio' has no effect with 'limit=arena'";
     return checkWithout(context);
