@@ -21,8 +21,9 @@ import commsched
 import commsched.torch as ct
 import gloo
 from commsched.torch import reporting
-from commsched.torch.options import ORDERING, REWRITING, Options, name_of
+from commsched.torch.options import Options
 from commsched.torch.reporting import Unscheduled, function_report
+from commsched.torch.stages import ORDERING, REWRITING, name_of
 
 aten, c10d, fsdp = torch.ops.aten, torch.ops._c10d_functional, torch.ops.fsdp
 _HEADING = re.compile(r"(?m)^### `-([a-z-]+)`$")

@@ -18,9 +18,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import commsched.torch as ct
 import gloo
-from commsched.torch.options import MEASURES, Options
+from commsched.torch.options import Options
 from commsched.torch.schedule import schedule_graph
 from commsched.torch.solving import imported
+from commsched.torch.stages import MEASURES
 from commsched.torch.strands import axes, decision
 from commsched.torch.strands.recipe import RecipeError
 from commsched.torch.strands.rewrite import split_nodes

@@ -11,15 +11,15 @@ import hashlib
 import json
 import os
 import pathlib
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from .. import __version__, program, traces
 from ..program import option_value
+from . import stages
+from .stages import ALIGN_COSTS, MEASURES, PIPELINE, Function, Stage, name_of
 
 COLLECTIVE_ORDERS = ("free", "group", "program")
-# "seed" is the former name of "inductor".
 OBJECTIVES = ("robust", "regret", "makespan")
 TUNINGS = (None, "measure")
 MEMORY_PLANS = ("off", "on")
@@ -27,44 +27,6 @@ MEMORY_PLANS = ("off", "on")
 NOISE = {"scenarios": 4096, "collective_spread_permille": 1000, "compute_spread_permille": 1000}
 # What comm-split-strands takes.
 LARGEST_NUMBER_OF_STRANDS = 8
-# The pipeline that the options configure.
-PIPELINE = "reorder-comm-overlap"
-# The pass that makes costs equal on all ranks.
-ALIGN_COSTS = "comm-align-costs"
-# A pass that changes nothing: the report of the pipeline measures the graph as it is.
-MEASURES = "comm-report{table=false}"
-# The passes of this project that decide about order and merged collectives. Those that follow each other are one
-# pipeline.
-ORDERING = {
-    ALIGN_COSTS,
-    "comm-bucket",
-    "comm-export-chakra",
-    "comm-order-collectives",
-    "comm-order-fsdp",
-    "comm-pareto",
-    "comm-raise",
-    "comm-reorder-compute-for-overlap",
-    "comm-reorder-preserving-peak-memory",
-    "comm-report",
-    "comm-schedule",
-    "comm-sink-waits",
-    "comm-sink-waits-preserving-peak-memory",
-    "comm-verify",
-}
-# The passes of this project that change operations such that an FX graph can hold the result.
-REWRITING = {"comm-move-casts", "comm-reinplace-all-gather", "comm-remove-unsharded-param-usage"}
-# Indexed by pass: why an FX graph cannot hold what it does. The reason of all others is that they make operations that
-# are not operators of PyTorch.
-REFUSED = {
-    "comm-pipeline-loops": "FX graphs have no scf.for",
-    "comm-multi-stream": "PyTorch runs collectives on a stream of their group, and other streams are those that the "
-    "user's code names",
-    "comm-plan-memory": "the option memory_plan decides before a step is cut into two graphs",
-    "comm-realize-buffers": "Inductor decides which buffers collectives use",
-    "comm-split-strands": "the option strands splits graphs",
-}
-# The names of the passes of this project.
-_OURS = re.compile(r"comm-|convert-comm-to-|convert-\w+-to-comm$")
 # The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
 # `machine="measure"`, or "measure:BASE": the collectives of each graph are measured when it is first compiled, and the
@@ -72,8 +34,6 @@ DEFAULT_MACHINE = "h100-sxm"
 MEASURE = "measure"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
 Estimation = Callable[..., "float | None"]
-# A pass of the user's own: it changes a program, or returns another one, as an object or as text.
-Function = Callable[[program.Program], "program.Program | str | None"]
 NS_PER_MS = 1_000_000
 
 
@@ -215,40 +175,13 @@ class Options:
         if isinstance(self.passes, str) or callable(self.passes):
             raise ValueError(f"passes: expected a list of passes, got {self.passes!r}")
         for entry in self.passes:
-            if callable(entry):
-                continue
-            if not isinstance(entry, str):
-                raise ValueError(f"passes: expected names of passes, or functions of a Program, got {entry!r}")
-            for name in _names(entry):
-                if name == PIPELINE or _OURS.match(name) and name not in ORDERING | REWRITING:
-                    why = REFUSED.get(name, "it makes operations that PyTorch does not have")
-                    raise ValueError(
-                        f"passes: {name} has no effect that an FX graph can hold: {why}. Those that have are "
-                        f"{', '.join(sorted(ORDERING | REWRITING))}"
-                    )
+            stages.check(entry)
         if self.aligns() and self.strands != "off":  # Ranks take splits over without aligning costs.
             raise ValueError(f"strands: expected 'off' with the pass {ALIGN_COSTS}, got {self.strands!r}")
 
     def stages(self) -> list[Stage]:
-        """The passes as stages, each of which is carried out on the graph before the next one begins.
-
-        A stage is passes that order and merge, one pass that rewrites operations, or one function. Every stage but
-        those of functions begins with the alignment of costs, if there is one.
-        """
-        aligned = [entry for entry in self.passes if isinstance(entry, str) and ALIGN_COSTS in entry]
-        stages: list[Stage] = []
-        for entry in self.passes:
-            if entry in aligned:
-                continue
-            orders = isinstance(entry, str) and ORDERING.issuperset(_names(entry))
-            if orders and stages and not stages[-1].rewrites:
-                stages[-1].passes.append(entry)
-            else:
-                stages.append(Stage([entry], not orders))
-        for stage in stages:
-            if not stage.rewrites:
-                stage.passes[:0] = aligned
-        return stages or [Stage([*aligned], False)]
+        """The passes as stages, each of which is carried out on the graph before the next one begins."""
+        return stages.split(self.passes)
 
     def of_stage(self, stage: Stage) -> Options:
         """The options of one stage. Those that none of its passes reads are left out, if another stage reads them."""
@@ -334,11 +267,11 @@ class Options:
 
     def aligns(self) -> bool:
         """Whether all ranks schedule by the medians of their costs."""
-        return any(isinstance(entry, str) and ALIGN_COSTS in entry for entry in self.passes)
+        return any(map(stages.aligns, self.passes))
 
     def unchanged(self) -> Options:
         """The options that measure a graph by the same costs and leave it as it is."""
-        aligned = [entry for entry in self.passes if isinstance(entry, str) and ALIGN_COSTS in entry]
+        aligned = [entry for entry in self.passes if stages.aligns(entry)]
         # The pipeline refuses options that none of its passes reads.
         searching: dict[str, Any] = dict.fromkeys(READERS) | {"objective": "robust"}
         return dataclasses.replace(self, bucketing=False, strands="off", passes=(*aligned, MEASURES), **searching)
@@ -362,18 +295,6 @@ class Options:
         return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
 
 
-@dataclasses.dataclass
-class Stage:
-    """Passes that run over one module of a graph.
-
-    Args:
-        rewrites: whether they may change operations, and not only their order and which collectives are merged.
-    """
-
-    passes: list[str | Function]
-    rewrites: bool
-
-
 def _with_base(machine: str) -> str:
     """The option `machine` with the base of "measure" by name. Traces become the path of their profile."""
     if machine == MEASURE:
@@ -381,20 +302,6 @@ def _with_base(machine: str) -> str:
     if machine.startswith(f"{MEASURE}:"):
         return f"{MEASURE}:{traces.machine_of(machine.removeprefix(f'{MEASURE}:'))}"
     return traces.machine_of(machine)
-
-
-def name_of(entry: str | Function) -> str:
-    """A pass in words: its name with its options, or the name of a function with that of its module."""
-    if isinstance(entry, str):
-        return entry
-    kind = entry if hasattr(entry, "__qualname__") else type(entry)
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _names(entry: str) -> list[str]:
-    """The names of the passes in an entry, which may be a nested pipeline, without those of its anchors."""
-    names = re.findall(r"[a-z][a-z0-9-]*(?:\.[a-z0-9_]+)?", re.sub(r"{[^}]*}", "", entry))
-    return [name for name in names if "." not in name]
 
 
 @functools.cache

@@ -13,9 +13,10 @@ import torch.distributed as dist
 
 from ..meshes import digits_of, find_mesh
 from ..placement import bound_of, played
-from .options import MEASURES, Options, machine_file
+from .options import Options, machine_file
 from .reporting import survive
 from .solving import Imported
+from .stages import MEASURES
 
 
 def compare_orders(module: Imported, report: dict, options: Options) -> None:

@@ -17,11 +17,12 @@ from .apply.rewrite import apply_plan
 from .apply.rewrites import Rewrites, read_rewrites
 from .apply.snapshot import Snapshot
 from .importer.correspondence import holders_of
-from .options import Function, Options, name_of
+from .options import Options
 from .ranks.agreement import sequence, starts_of
 from .ranks.consensus import Decision
 from .reporting import Unscheduled, strict
 from .solving import FUNCTION, imported
+from .stages import Function, name_of
 
 
 @dataclasses.dataclass

@@ -21,7 +21,7 @@ from .apply.readers import unmergeable
 from .apply.rewrite import apply_plan
 from .apply.snapshot import Snapshot
 from .calibration.demand import measured
-from .options import OptionArguments, Options, Stage, name_of
+from .options import OptionArguments, Options
 from .placement import compare_orders
 from .ranks.agreement import changed_from, sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
@@ -30,6 +30,7 @@ from .rewriting import rewrite_graph
 from .semantics.landing import prepare
 from .semantics.operators import guessed_sizes
 from .solving import FUNCTION, Imported, imported
+from .stages import Stage, name_of
 from .strands.decision import in_strands
 
 # How often the collectives of the largest buckets at a peak above the limit are kept apart. Each time costs a schedule.

@@ -27,9 +27,10 @@ import torch.fx as fx
 from ..program import PeerOrder, Program
 from .importer.estimates import Estimates, sampled_by
 from .importer.graph import Importer
-from .options import ALIGN_COSTS, Options, machine_file, to_ns
+from .options import Options, machine_file, to_ns
 from .peer_order import buckets_by_name
 from .semantics import operators
+from .stages import ALIGN_COSTS
 
 # The modes of PyTorch's overlap scheduler: the order alone, and with buckets.
 MODES: tuple[dict[str, bool], ...] = (

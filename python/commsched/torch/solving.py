@@ -18,11 +18,12 @@ from .importer.estimates import sampled
 from .importer.export import import_program
 from .importer.graph import Importer, donated_placeholders
 from .importer.state import SplitRules
-from .options import ALIGN_COSTS, MEASURES, Options, option_value
+from .options import Options, option_value
 from .ranks.costs import gather_costs
 from .reporting import Unscheduled, function_report, strict, wants_listing
 from .second_opinion import SecondOpinion, second_opinion
 from .semantics.stale import refresh
+from .stages import ALIGN_COSTS, MEASURES
 
 FUNCTION = "main"
 

@@ -19,7 +19,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ...program import Program
 from ..importer.export import import_program
 from ..importer.mlir_text import Printer
-from ..options import ALIGN_COSTS, option_value
+from ..options import option_value
+from ..stages import ALIGN_COSTS
 
 _ALIGNMENT = 16  # The copy of a storage can be viewed as any element type.
 _TIME = re.compile(r"#comm\.cost<[^>]*time = (\d+)")

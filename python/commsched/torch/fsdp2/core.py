@@ -18,7 +18,8 @@ from typing import Any
 
 from ...program import Error, Operation, Program
 from ..eager.step import Step
-from ..options import PIPELINE, option_value
+from ..options import option_value
+from ..stages import PIPELINE
 from .items import Kind
 from .layout import Layout
 from .program import NAME, copy_ns, function, module
