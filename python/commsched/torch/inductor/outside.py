@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from torch.distributed import _composable_state
+from torch.distributed._composable_state import _module_state_mapping
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import reporting
@@ -29,7 +29,7 @@ def _states() -> list[Any]:
     """The states of all modules on which `fully_shard` was called. Importing it takes time, so nobody does it here."""
     if (fsdp := sys.modules.get("torch.distributed.fsdp._fully_shard._fsdp_state")) is None:
         return []
-    states = (reference() for reference in list(_composable_state._module_state_mapping.values()))
+    states = (reference() for reference in list(_module_state_mapping.values()))
     return [state for state in states if isinstance(state, fsdp.FSDPState)]
 
 
