@@ -63,8 +63,8 @@ def draw(rng: random.Random, axes: dict[str, int]) -> Value:
                  ranks * rng.choice([1, 2]), rng.choice([1, 3, 64]), behind)  # fmt: skip
 
 
-def program(values: list[Value], axes: dict[str, int]) -> str:
-    """A function with one argument and one result for each value. Axes are those of a mesh, the slowest first."""
+def groups_of(axes: dict[str, int]) -> str:
+    """The groups of the axes of a mesh, the slowest axis first."""
     ranks = int(np.prod(list(axes.values())))
     text, stride = "", ranks
     for name, size in axes.items():
@@ -72,6 +72,12 @@ def program(values: list[Value], axes: dict[str, int]) -> str:
         first = [rank for rank in range(ranks) if rank // stride % size == 0]
         lists = [[rank + i * stride for i in range(size)] for rank in first]
         text += f"comm.group @{name} #comm.ranks<{lists}>\n"
+    return text
+
+
+def program(values: list[Value], axes: dict[str, int]) -> str:
+    """A function with one argument and one result for each value. Axes are those of a mesh, the slowest first."""
+    text = groups_of(axes)
     body, results, types = "", [], []
     for i, v in enumerate(values):
         rows, element, name = v.rows, v.wide if v.behind else v.narrow, f"%a{i}"

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from cast_programs import groups_of
 
 ELEMENTS = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 BLOCK = 128
@@ -64,12 +65,7 @@ def tensor(shape: list[int], element: str) -> str:
 
 def program(values: list[Value], axes: dict[str, int]) -> str:
     """A function with one argument and one result for each tensor. Axes are those of a mesh, the slowest first."""
-    ranks = int(np.prod(list(axes.values())))
-    text, stride = "", ranks
-    for name, size in axes.items():
-        stride //= size
-        first = [rank for rank in range(ranks) if rank // stride % size == 0]
-        text += f"comm.group @{name} #comm.ranks<{[[rank + i * stride for i in range(size)] for rank in first]}>\n"
+    text = groups_of(axes)
     body, arguments, results, types = "", [], [], []
     for i, v in enumerate(values):
         shapes, names = [list(s) for s in v.shapes], [f"%a{i}_{k}" for k in range(len(v.shapes))]

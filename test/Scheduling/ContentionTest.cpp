@@ -10,6 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "AllOrders.h"
 #include "Check/OrderVerifier.h"
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
@@ -23,7 +24,6 @@
 #include "Time/ContentionClock.h"
 #include "gtest/gtest.h"
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -330,26 +330,6 @@ TEST(Contention, ClocksAreTheDefinition) {
   EXPECT_GE(slower, 150);
 }
 
-/// Calls `visit` with the topological orders of a problem until it returns false.
-void forEachOrder(const Problem &problem, Order &order, std::vector<int32_t> &missing,
-                  const std::function<bool(const Order &)> &visit, bool &goesOn) {
-  if (order.size() == problem.nodes.size())
-    goesOn = visit(order);
-  for (NodeId id = 0; id < problem.size() && goesOn; ++id) {
-    if (missing[id] != 0)
-      continue;
-    missing[id] = -1;
-    order.push_back(id);
-    for (NodeId succ : problem.succs[id])
-      --missing[succ];
-    forEachOrder(problem, order, missing, visit, goesOn);
-    for (NodeId succ : problem.succs[id])
-      ++missing[succ];
-    order.pop_back();
-    missing[id] = 0;
-  }
-}
-
 // Tests that no order whatever is below the bound. COMMSCHED_CONTENTION_PROBLEMS sets the number of problems.
 TEST(Contention, NoOrderIsBelowTheBound) {
   const char *asked = std::getenv("COMMSCHED_CONTENTION_PROBLEMS");
@@ -367,20 +347,17 @@ TEST(Contention, NoOrderIsBelowTheBound) {
     ASSERT_GE(bound.makespan, lowerBound(plain).makespan);
     Ns best = kMaxTotalNs;
     int32_t played = 0;
-    Order order;
-    std::vector<int32_t> missing;
-    for (NodeId id = 0; id < problem.size(); ++id)
-      missing.push_back(static_cast<int32_t>(problem.preds[id].size()));
-    bool goesOn = true;
-    forEachOrder(
-        problem, order, missing,
-        [&](const Order &complete) {
-          best = std::min(best, makespanOf(problem, complete));
-          return ++played < kOrders;
-        },
-        goesOn);
+    AllOrders(problem, [&](const Order &order) {
+      if (played == kOrders)
+        return false;
+      if (order.size() < problem.nodes.size())
+        return true;
+      best = std::min(best, makespanOf(problem, order));
+      ++played;
+      return false;
+    });
     ASSERT_LE(bound.makespan, best) << "seed " << seed << ", " << bound.describe(problem);
-    if (!goesOn)
+    if (played == kOrders)
       continue;
     ++complete;
     tight += bound.makespan == best;

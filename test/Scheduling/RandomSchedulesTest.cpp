@@ -13,6 +13,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "AllOrders.h"
 #include "CheckResult.h"
 #include "Problem/ProblemPrinter.h"
 #include "RandomDemands.h"
@@ -20,6 +21,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 
 using namespace commsched;
 using namespace commsched::test;
@@ -95,45 +97,23 @@ TEST(RandomSchedules, KeepTheirPromises) {
   EXPECT_GT(reached * 100, limited * 60);
 }
 
-/// The shortest makespan of all orders within a limit, without buckets.
-struct BruteForce {
-  const Problem &problem;
-  Bytes limit;
-  Ns best = std::numeric_limits<Ns>::max();
+/// The shortest makespan of all orders within a limit, without buckets; none if there are too many orders.
+std::optional<Ns> shortestOfAll(const Problem &problem, Bytes limit) {
+  constexpr int64_t kMostVisited = 300000;
   int64_t visited = 0;
-  Order order = {};
-  std::vector<int32_t> pending = {};
-
-  void run() {
-    for (NodeId node = 0; node < problem.size(); ++node)
-      pending.push_back(static_cast<int32_t>(problem.preds[node].size()));
-    extend();
-  }
-  void extend() {
-    if (++visited > 300000)
-      return;
-    if (order.size() == problem.nodes.size()) {
-      if (peakOf(problem, order) <= limit)
-        best = std::min(best, makespanOf(problem, order));
-      return;
-    }
-    if (makespanOf(problem, order) >= best)
-      return;
-    for (NodeId node = 0; node < problem.size(); ++node) {
-      if (pending[node] != 0)
-        continue;
-      order.push_back(node);
-      pending[node] = -1;
-      for (NodeId user : problem.succs[node])
-        --pending[user];
-      extend();
-      for (NodeId user : problem.succs[node])
-        ++pending[user];
-      pending[node] = 0;
-      order.pop_back();
-    }
-  }
-};
+  Ns best = std::numeric_limits<Ns>::max();
+  AllOrders(problem, [&](const Order &order) {
+    if (++visited > kMostVisited)
+      return false;
+    const Ns makespan = makespanOf(problem, order);
+    if (makespan >= best)
+      return false;
+    if (order.size() == problem.nodes.size() && peakOf(problem, order) <= limit)
+      best = makespan;
+    return true;
+  });
+  return visited > kMostVisited ? std::nullopt : std::optional(best);
+}
 
 TEST(RandomSchedules, AreOptimalWhereSmall) {
   std::vector<int64_t> gaps;
@@ -145,16 +125,15 @@ TEST(RandomSchedules, AreOptimalWhereSmall) {
     shape.commLanes = 2;
     shape.chanceOfStart = 40;
     Problem problem = randomProblem(seed, shape);
-    BruteForce brute{problem, peakOf(problem, identityOrder(problem))};
-    brute.run();
-    if (brute.visited > 300000 || brute.best == 0)
+    const std::optional<Ns> best = shortestOfAll(problem, peakOf(problem, identityOrder(problem)));
+    if (!best || *best == 0)
       continue;
     ScheduleOptions options;
     options.bucketing = false;
     options.effort = 20000;
     Schedule result = schedule(problem, options);
-    ASSERT_GE(result.makespan, brute.best) << "seed " << seed << "\n" << printAsMlir(problem).text;
-    gaps.push_back((result.makespan - brute.best) * 1000 / brute.best);
+    ASSERT_GE(result.makespan, *best) << "seed " << seed << "\n" << printAsMlir(problem).text;
+    gaps.push_back((result.makespan - *best) * 1000 / *best);
   }
   ASSERT_GT(gaps.size() * 2, count);
   std::sort(gaps.begin(), gaps.end());
