@@ -23,6 +23,7 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -143,6 +144,27 @@ static void replaceSwitches(ModuleOp module) {
   }
 }
 
+/// Gives an edge a block of its own if another edge leads from the same branch to the same block with a tensor. Of such
+/// edges, upstream passes buffers on the first one only.
+static void splitRepeatedEdges(ModuleOp module) {
+  SmallVector<BranchOpInterface> branches;
+  module.walk([&](BranchOpInterface branch) { branches.push_back(branch); });
+  for (BranchOpInterface branch : branches) {
+    llvm::SmallPtrSet<Block *, 4> reached;
+    for (auto [index, successor] : llvm::enumerate(branch->getSuccessors())) {
+      SuccessorOperands operands = branch.getSuccessorOperands(static_cast<unsigned>(index));
+      if (llvm::none_of(successor->getArgumentTypes(), llvm::IsaPred<TensorType>) ||
+          reached.insert(successor).second || operands.getProducedOperandCount() > 0)
+        continue;
+      OpBuilder builder(branch);
+      Block *edge = builder.createBlock(successor);
+      cf::BranchOp::create(builder, branch.getLoc(), successor, operands.getForwardedOperands());
+      operands.getMutableForwardedOperands().clear();
+      branch->setSuccessor(edge, static_cast<unsigned>(index));
+    }
+  }
+}
+
 /// Without the analysis, upstream's model of calls has no information and crashes. `why` says why there is none.
 static LogicalResult refuseCalls(ModuleOp module, StringRef why) {
   WalkResult result = module.walk([why](func::CallOp call) {
@@ -184,6 +206,7 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
       return signalPassFailure();
     waitInEveryBlock(module);
     replaceSwitches(module);
+    splitRepeatedEdges(module);
     bufferization::OneShotBufferizationOptions options;
     options.bufferizeFunctionBoundaries = true;
     options.allowReturnAllocsFromLoops = true;

@@ -296,6 +296,27 @@ TEST_F(AccessOrderTest, IterationsHaveMemoryOfTheirOwn) {
   EXPECT_EQ(moveInFront("carried", "read"), "read < carried");
 }
 
+// The same for a loop of basic blocks, whose argument belongs to another block than its body.
+TEST_F(AccessOrderTest, RunsOfABlockHaveMemoryOfTheirOwn) {
+  parse(R"mlir(
+    func.func @main(%a: tensor<4xf32>, %c: i1) -> tensor<8xf32> {
+      %z = comm.compute "z"(%a) : (tensor<4xf32>) -> tensor<8xf32>
+      cf.br ^head(%z : tensor<8xf32>)
+    ^head(%x: tensor<8xf32>):
+      cf.cond_br %c, ^body, ^end
+    ^body:
+      %0 = comm.compute "read"(%x) {n = "read"} : (tensor<8xf32>) -> tensor<8xf32>
+      %d = comm.compute "d"(%a) {n = "make"} : (tensor<4xf32>) -> tensor<8xf32>
+      comm.compute "w"(%d) mutates [0] {n = "write"} : (tensor<8xf32>) -> ()
+      comm.compute "w"(%x) mutates [0] {n = "carried"} : (tensor<8xf32>) -> ()
+      cf.br ^head(%d : tensor<8xf32>)
+    ^end:
+      return %x : tensor<8xf32>
+    })mlir");
+  EXPECT_EQ(moveInFront("write", "read"), "");
+  EXPECT_EQ(moveInFront("carried", "read"), "read < carried");
+}
+
 // What a region captures may be one memory under several names, and a collective in flight.
 TEST_F(AccessOrderTest, CapturedValuesKeepTheirOrigin) {
   parse(R"mlir(

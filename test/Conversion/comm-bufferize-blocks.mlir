@@ -89,3 +89,27 @@ func.func @part(%x: tensor<4x4xi64>, %y: tensor<4x2xi64>) -> tensor<4x2xi64> {
   %m = linalg.add ins(%v, %y : tensor<4x2xi64>, tensor<4x2xi64>) outs(%e : tensor<4x2xi64>) -> tensor<4x2xi64>
   return %m : tensor<4x2xi64>
 }
+
+// -----
+
+// Tests that several edges from one branch to one block pass on their own buffers.
+// CHECK-LABEL: func @repeated_edges
+func.func @repeated_edges(%k: i32, %a: tensor<4xi64>, %b: tensor<4xi64>) -> tensor<4xi64> {
+  // CHECK: cf.switch %arg0 : i32, [
+  // CHECK-NEXT: default: ^bb3(%arg1 : memref<4xi64>),
+  // CHECK-NEXT: 0: ^bb1,
+  // CHECK-NEXT: 1: ^bb2
+  cf.switch %k : i32, [
+    default: ^bb1(%a : tensor<4xi64>),
+    0: ^bb1(%b : tensor<4xi64>),
+    1: ^bb1(%a : tensor<4xi64>)
+  ]
+// CHECK: ^bb1:
+// CHECK-NEXT: cf.br ^bb3(%arg2 : memref<4xi64>)
+// CHECK: ^bb2:
+// CHECK-NEXT: cf.br ^bb3(%arg1 : memref<4xi64>)
+// CHECK: ^bb3(%[[ARGUMENT:.*]]: memref<4xi64>):
+^bb1(%v: tensor<4xi64>):
+  // CHECK: return %[[ARGUMENT]]
+  return %v : tensor<4xi64>
+}

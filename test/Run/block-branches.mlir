@@ -1,13 +1,16 @@
 // RUN: comm-opt %s --convert-scf-to-cf -o %t.mlir
 // RUN: comm-run --ranks 2 %s --compare %t.mlir
+// RUN: comm-opt %t.mlir --canonicalize -o %t.canonical.mlir
+// RUN: comm-run --ranks 2 %s --compare %t.canonical.mlir
 // RUN: comm-opt %t.mlir --reorder-comm-overlap -o %t.scheduled.mlir
 // RUN: comm-run --ranks 2 %s --compare %t.scheduled.mlir
 
 // Tests that branches of basic blocks on tensors give what branches of scf give: what a branch passes on is written behind
-// another branch, and read after that under the name that it had before.
+// another branch, and read after that under the name that it had before. Behind canonicalization several edges lead from
+// the switch to one block.
 comm.group @world #comm.ranks<[[0, 1]]>
 
-func.func @main() -> (tensor<4xi64>, tensor<4xi64>) {
+func.func @main() -> (tensor<4xi64>, tensor<4xi64>, tensor<4xi64>) {
   %c0 = arith.constant 0 : index
   %rank = comm.rank : index
   %a = tensor.generate {
@@ -36,5 +39,12 @@ func.func @main() -> (tensor<4xi64>, tensor<4xi64>) {
     %total = linalg.add ins(%again, %again : tensor<4xi64>, tensor<4xi64>) outs(%again : tensor<4xi64>) -> tensor<4xi64>
     scf.yield %total : tensor<4xi64>
   }
-  return %chosen, %squares : tensor<4xi64>, tensor<4xi64>
+  %picked = scf.index_switch %rank -> tensor<4xi64>
+  case 0 {
+    scf.yield %a : tensor<4xi64>
+  }
+  default {
+    scf.yield %b : tensor<4xi64>
+  }
+  return %chosen, %squares, %picked : tensor<4xi64>, tensor<4xi64>, tensor<4xi64>
 }
