@@ -10,7 +10,13 @@ import weakref
 import torch
 import torch.nn as nn
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 from torch.profiler import profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
@@ -58,6 +64,24 @@ def batch(rank=0, rows=8):
     return torch.randint(0, 48, (rows, 16), generator=torch.Generator().manual_seed(rank))
 
 
+def in_tensor_parallel(model, mesh):
+    """The model, with layers, embedding and head split over the ranks of a mesh, and the sequence between them."""
+    ends = {
+        "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "norm": SequenceParallel(),
+        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+    }
+    inside = {
+        "norm": SequenceParallel(),
+        "up": ColwiseParallel(input_layouts=Shard(1)),
+        "down": RowwiseParallel(output_layouts=Shard(1)),
+    }
+    parallelize_module(model, mesh, ends)
+    for layer in model.layers:
+        parallelize_module(layer, mesh, inside)
+    return model
+
+
 class Storages(TorchDispatchMode):
     """The most bytes of storages that are live behind any operator. FSDP2 resizes some, so sizes are read each time."""
 
@@ -75,11 +99,14 @@ class Storages(TorchDispatchMode):
             self.live[key] = weakref.ref(storage, lambda _, key=key: self.live.pop(key, None))
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if any(issubclass(t, DTensor) for t in types):
+            return NotImplemented  # It calls operators on this rank's part.
         result = func(*args, **(kwargs or {}))
         for leaf in tree_flatten(result)[0]:
-            # A DTensor's storage is as large as the whole and takes no memory. Its part is seen when it is made. Gloo
-            # reduces a copy of its input, which it then splits. No other library of collectives makes one.
-            if type(leaf) is not DTensor and isinstance(leaf, torch.Tensor) and func is not torch.ops.aten.split.Tensor:
+            # A DTensor's storage is as large as the whole and takes no memory, nor does that of a result in flight. Its
+            # part is seen when it is made. Gloo reduces a copy of its input, which it then splits. No other library of
+            # collectives makes one.
+            if type(leaf) in (torch.Tensor, nn.Parameter) and func is not torch.ops.aten.split.Tensor:
                 self._add(leaf)
         sizes = [s.nbytes() for ref in list(self.live.values()) if (s := ref()) is not None]
         self.peak = max(self.peak, sum(sizes))
@@ -121,17 +148,18 @@ COLLECTIVES = {
 
 
 def seen(step):
-    """What a step does, by the profiler: pairs of a kind and the modules of a group; and the collectives, pairs of a
-    kind and the number of ranks if that follows from the sizes, otherwise 0."""
+    """What a step does, by the profiler: pairs of a kind and the modules of a group; and the collectives of FSDP2, as
+    pairs of a kind and the number of ranks if that follows from the sizes, otherwise 0."""
     with marked(), profile(record_shapes=True) as prof:
         step()
     events = sorted(((e.time_range.start, e.name, e.input_shapes) for e in prof.events()), key=lambda e: e[:2])
+    own = [e.time_range for e in prof.events() if e.name.startswith("_c10d_functional::")]
     named, collectives = [], []
-    for _, name, shapes in events:
+    for start, name, shapes in events:
         kind, _, group = name.partition(" (")
         if kind in KINDS:
             named.append((KINDS[kind], group[:-1]))
-        if name in COLLECTIVES:
+        if name in COLLECTIVES and not any(o.start <= start < o.end for o in own):
             sizes = sorted(math.prod(s) for s in shapes if s)
             collectives.append((COLLECTIVES[name], sizes[-1] // sizes[0] if len(sizes) == 2 else 0))
     return named, collectives

@@ -112,8 +112,10 @@ def test_other_parallelisms():
         model.head.weight = nn.Parameter(
             distribute_tensor(model.head.weight, init_device_mesh("cpu", (8,)), [Shard(0)])
         )
-        with pytest.raises(ValueError, match="head.weight.*DTensor"):
+        with pytest.raises(ValueError, match="head.weight: expected mesh="):
             _plan(model)
+        with pytest.raises(ValueError, match=r"head.weight: expected other ranks .* got \[1, 2, 3, 4, 5, 6, 7\]"):
+            _plan(model, ranks=None, mesh=init_device_mesh("cpu", (8,)))
         model = Model()
         fully_shard(model.layers[0])
         with pytest.raises(ValueError, match="one root"):

@@ -232,7 +232,7 @@ def _traced(
     trained = {n: p for n, p in named.items() if p.requires_grad}
     if not trained:
         raise ValueError("model: expected a parameter that is trained")
-    whole = {id(p): (p.shape, p.dtype) for p in named.values()}
+    whole = {id(p): tracing.Whole(p.shape, p.dtype) for p in named.values()}
     device = next(iter(named.values())).device
     kind = "cuda" if device.type == "cuda" and torch.cuda.is_available() else "cpu"
     arguments = tracing.arguments(batch)

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 import torch.nn as nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from .recorder import Recorder, Untraceable, place_of
+from .recorder import Recorder, Untraceable, part_of, place_of
 from .step import ROOT, Moment
 
 # What fake tensors raise if a program asks for their values.
@@ -135,8 +136,10 @@ def keeper(
     def keep(parameter: torch.Tensor) -> None:
         gradient = parameter.grad
         assert gradient is not None
+        if isinstance(gradient, DTensor) and isinstance(parameter, DTensor):  # FSDP2 does so before it reduces.
+            gradient = gradient.redistribute(placements=parameter.placements)
         kept.append(gradient)
-        recorder.stretch.gradients.append((names[id(parameter)], int(gradient.untyped_storage().nbytes())))
+        recorder.stretch.gradients.append((names[id(parameter)], int(part_of(gradient).untyped_storage().nbytes())))
         parameter.grad = None
         if cut:
             recorder.cut()

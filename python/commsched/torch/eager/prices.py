@@ -9,6 +9,7 @@ module, and the library writes the time of every operation into it.
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any
 
@@ -17,10 +18,12 @@ import torch.fx as fx
 from torch.utils._pytree import tree_flatten, tree_map
 
 from ...program import Program
-from ..importer.export import import_program
+from ..importer.export import import_graph, import_program
 from ..importer.mlir_text import Printer
 from ..options import option_value
+from ..semantics.operators import spec_of
 from ..stages import ALIGN_COSTS
+from .timing import measured
 
 _ALIGNMENT = 16  # The copy of a storage can be viewed as any element type.
 _TIME = re.compile(r"#comm\.cost<[^>]*time = (\d+)")
@@ -63,7 +66,7 @@ class Prices:
         return node
 
     def times(self, machine: Any) -> list[int]:
-        """Indexed by kind: the time of one call, ns."""
+        """Indexed by kind: the time of one call, ns. That of a collective is until it has ended."""
         if not self._nodes:
             return []
         graph = fx.Graph()
@@ -78,7 +81,7 @@ class Prices:
         program.set_gather(lambda own: own, 1)
         program.run(f"{ALIGN_COSTS}{{machine={option_value(machine)}}}")
         index = {copies[node].name: i for i, node in enumerate(self._nodes)}
-        times = [0] * len(self._nodes)
+        times = [_collective_ns(node, machine) if _starts(node) else 0 for node in self._nodes]
         places = dict(re.findall(r'(#loc\d+) = loc\("([^"]*)"\)', text := program.print(locations=True)))
         for line in text.splitlines():
             cost, place = _TIME.search(line), re.search(r"loc\((#loc\d+)\)$", line)
@@ -88,8 +91,36 @@ class Prices:
         return times
 
 
+def _starts(node: fx.Node) -> bool:
+    return spec_of(node).start is not None
+
+
+def _collective_ns(node: fx.Node, machine: Any) -> int:
+    """The time from the start of a collective to its end."""
+    graph = fx.Graph()
+    copied: dict[fx.Node, fx.Node] = {}
+    for operand in node.all_input_nodes:
+        copied[operand] = graph.placeholder(operand.name)
+        copied[operand].meta = dict(operand.meta)
+    start = graph.node_copy(node, copied.__getitem__)
+    value = start.meta["val"]
+    many = isinstance(value, (list, tuple))
+    parts = [(graph.call_function(operator.getitem, (start, i)), v) for i, v in enumerate(value)] if many else []
+    for part, meta in parts:
+        part.meta["val"] = meta
+    for part, meta in parts or [(start, value)]:
+        wait = graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (part,))
+        wait.meta["val"] = meta
+    graph.output(())
+    text, _ = import_graph(graph, donated=(), fusion=False)
+    (report,) = measured(text, machine)
+    return int(report["makespan_ns"]["after"])
+
+
 def _with_collective(printer: Printer) -> str:
     """The module with a collective in its block: the library aligns no costs of others."""
+    if printer.groups:
+        return printer.text()
     printer.group("prices", [0, 1], 2)
     printer.argument("%price_shard", "tensor<1xf32>", "price_shard", None, False, None)
     start = "%price_future = comm.all_gather %price_shard on @prices : (tensor<1xf32>) -> !comm.future<tensor<2xf32>>"

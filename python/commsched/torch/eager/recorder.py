@@ -12,6 +12,8 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
@@ -21,6 +23,13 @@ from .step import Event, Moment, Stretch
 
 class Untraceable(RuntimeError):
     """The step cannot be traced. The text says where and why."""
+
+
+def part_of(t: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a DTensor, or the tensor itself."""
+    if isinstance(t, DTensor):
+        t = t._local_tensor
+    return t.elem if isinstance(t, AsyncCollectiveTensor) else t
 
 
 class Recorder(TorchDispatchMode):
@@ -36,6 +45,8 @@ class Recorder(TorchDispatchMode):
         self.inside: list[str] = []
         # What is assumed about the model, in sentences.
         self.notes: list[str] = []
+        # Whether the model has collectives of its own.
+        self.communicates = False
         self._live, self._known, self.stopped = 0, set[int](), False
         self.stretch = self._begin()
 
@@ -61,7 +72,7 @@ class Recorder(TorchDispatchMode):
     def ignore(self, tensors: Any) -> None:
         """Storages of these tensors never count: the runtime accounts for them, or they are not the step's."""
         for t in tensors:
-            self._known.add(t.untyped_storage()._cdata)
+            self._known.add(part_of(t).untyped_storage()._cdata)
 
     def _freed(self, key: int, size: int) -> None:
         self._known.discard(key)
@@ -71,16 +82,21 @@ class Recorder(TorchDispatchMode):
         self.stretch.end_bytes = self._live
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(t, (DTensor, AsyncCollectiveTensor)) for t in types):
+            return NotImplemented  # They call operators on this rank's part, and those come here.
         kwargs = kwargs or {}
         if func.namespace == "prim":  # It asks for a property of a tensor.
             return func(*args, **kwargs)
-        if func.namespace in ("_c10d_functional", "c10d"):
+        if func.namespace == "c10d":
             raise Untraceable(f"{self.inside[-1] if self.inside else 'the loss'} communicates by itself ({func})")
+        if func is torch.ops._c10d_functional.wait_tensor.default:
+            return torch.ops.aten.alias.default(args[0])  # The fake one copies.
         result = func(*args, **kwargs)
         for leaf in tree_flatten(result)[0]:
             if isinstance(leaf, torch.Tensor):
                 self._count(leaf)
         self.kinds[id(self.stretch)][self.prices.kind(func, args, kwargs, result)] += 1
+        self.communicates |= func.namespace == "_c10d_functional"
         return result
 
     def _count(self, t: torch.Tensor) -> None:

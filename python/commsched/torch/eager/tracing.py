@@ -11,13 +11,16 @@ long, is what eager PyTorch keeps.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn as nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, Placement
 from torch.utils._pytree import tree_flatten, tree_map
 
 from .hooks import differentiable, keeper, register
@@ -26,6 +29,31 @@ from .recorder import Recorder, Untraceable, place_of
 from .step import Event, Moment
 
 Loss = Callable[[Any], torch.Tensor]
+# Which ranks share a parameter (tensor parallelism): their mesh, the placements, and the sizes of the whole.
+Shared = tuple[DeviceMesh, tuple[Placement, ...], torch.Size]
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A parameter as its module reads it in a step.
+
+    Args:
+        size: the sizes of this rank's part.
+        shared: which ranks have the other parts. None: the rank has all of it.
+    """
+
+    size: torch.Size
+    dtype: torch.dtype
+    shared: Shared | None = None
+
+    def fake(self, device: torch.device) -> torch.Tensor:
+        """An uninitialized tensor, in a `FakeTensorMode`."""
+        part = torch.empty(self.size, dtype=self.dtype, device=device)
+        if self.shared is None:
+            return part
+        mesh, placements, size = self.shared
+        stride = torch.empty(size, device="meta").stride()
+        return DTensor.from_local(part, mesh, placements, run_check=False, shape=size, stride=stride)
 
 
 @contextlib.contextmanager
@@ -114,7 +142,7 @@ def trace_step(
     batch: tuple[tuple, dict[str, Any]],
     loss: Loss | None,
     units: list[tuple[str, nn.Module]],
-    whole: dict[int, tuple[torch.Size, torch.dtype]],
+    whole: dict[int, Whole],
     casts: tuple[torch.dtype | None, torch.dtype | None],
     device: torch.device,
     each_gradient: bool = False,
@@ -125,7 +153,7 @@ def trace_step(
         batch: arguments of the model, and those by name.
         loss: turns what the model returns into a scalar. None: the model returns it, or all its results are summed.
         units: name and module of each unit, the root first.
-        whole: indexed by identity of a parameter: its whole sizes, and the type in which it is read.
+        whole: the parameters as modules read them. Indexed by identity.
         casts: types to which floating-point inputs and outputs of units are cast; None leaves them.
         device: where the fake tensors are.
         each_gradient: a stretch ends where a gradient is complete, so that it has one at most.
@@ -133,6 +161,22 @@ def trace_step(
     Raises:
         Untraceable: the model cannot be run with fake tensors. The text names the place.
     """
+    arguments = model, batch, loss, units, whole, casts, device, each_gradient
+    trace = _trace(*arguments)
+    # A DTensor runs operators when it first meets one, to find sizes. They are no part of the step.
+    return _trace(*arguments) if trace.recorder.communicates else trace
+
+
+def _trace(
+    model: nn.Module,
+    batch: tuple[tuple, dict[str, Any]],
+    loss: Loss | None,
+    units: list[tuple[str, nn.Module]],
+    whole: dict[int, Whole],
+    casts: tuple[torch.dtype | None, torch.dtype | None],
+    device: torch.device,
+    each_gradient: bool,
+) -> Trace:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     recorder = Recorder(Prices())
 
@@ -143,8 +187,7 @@ def trace_step(
         tensors: dict[int, torch.Tensor] = {}
         names = {}
         for name, parameter in model.named_parameters():
-            size, dtype = whole[id(parameter)]
-            value = nn.Parameter(torch.empty(size, dtype=dtype, device=device), requires_grad=parameter.requires_grad)
+            value = nn.Parameter(whole[id(parameter)].fake(device), requires_grad=parameter.requires_grad)
             tensors[id(parameter)], names[id(value)] = value, name
         for _, buffer in model.named_buffers():
             tensors.setdefault(id(buffer), fake(buffer))

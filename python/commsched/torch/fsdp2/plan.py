@@ -307,7 +307,7 @@ class _Planner:
             self.default = by_units(self.step, {numbers[u] for u in self.found.blocks})
 
     def _step(self, batch: Any, loss: tracing.Loss | None) -> tuple[Step, dict[int, int]]:
-        whole = units.whole_parameters(self.model, self.policy, self.found.mesh)
+        whole = units.whole_parameters(self.model, self.policy, self.mesh, self.found)
         casts = (
             self.policy.param_dtype if self.policy.cast_forward_inputs else None,
             self.policy.output_dtype,
@@ -315,13 +315,15 @@ class _Planner:
         trace = tracing.trace_step(
             self.model, tracing.arguments(batch), loss, self.found.modules, whole, casts, _device(self.model, self.mesh)
         )
-        found, numbers = units.step_units(self.model, self.found, trace.order, self.policy)
+        found, numbers = units.step_units(self.model, self.found, trace.order, self.policy, whole)
         events = [
             Event(e.moment, numbers[e.unit]) if isinstance(e, Event) else e
             for e in trace.recorder.priced(self.options.machine)
         ]
         notes = list(trace.recorder.notes)
         notes += [f"{u.name} stays with the model itself: {u.pinned}" for u in found if u.pinned]
+        if trace.recorder.communicates:
+            notes.append("collectives of the model itself count as computation that nothing hides")
         called = len(trace.order)
         notes += [f"{u.name} is not called in a step" for u in found[called:] if u.parameters]
         repeated = frozenset(numbers[u] for u in trace.repeated)

@@ -17,6 +17,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
 from ..eager.step import ROOT, Parameter, Step, Unit
+from ..eager.tracing import Shared, Whole
 from .layout import Layout
 from .setting import Setting, step_group
 
@@ -34,6 +35,8 @@ class Found:
         applied: the groups that the user has made with `fully_shard`, as numbers of units. None if there are none.
         facts: what the user has set: indexed by number of the group's first unit, its `Group.reshard`.
         mesh: that of the groups.
+        gathered: the sizes of parameters that FSDP2 has sharded when it has gathered them, and which ranks share them
+            then. Indexed by identity.
     """
 
     modules: list[tuple[str, nn.Module]]
@@ -43,6 +46,7 @@ class Found:
     policy: MixedPrecisionPolicy | None = None
     mesh: DeviceMesh | None = None
     reduce_buffers: int = 1
+    gathered: dict[int, tuple[torch.Size, Shared | None]] = dataclasses.field(default_factory=dict)
 
 
 def find(model: nn.Module, chosen: Iterable[nn.Module | str] | None) -> Found:
@@ -126,6 +130,10 @@ def _applied(model: nn.Module) -> Found:
         found.facts[number] = False
         if groups:
             found.facts[number] = _reshard_of(groups[0])
+            for own in groups[0].fsdp_params:
+                spec = own._unsharded_dtensor_spec
+                shared = None if spec is None else (spec.mesh, spec.placements, spec.shape)
+                found.gathered[id(own.sharded_param)] = own._orig_size, shared
             found.mesh = _mesh_of(groups[0], name, found.mesh)
             found.reduce_buffers = groups[0].reduce_scatter_max_input_buffers
         found.policy = state._mp_policy
@@ -210,31 +218,46 @@ def _layout(sizes: tuple[int, ...], node: int, name: str) -> Layout:
 
 
 def whole_parameters(
-    model: nn.Module, policy: MixedPrecisionPolicy, mesh: DeviceMesh | None
-) -> dict[int, tuple[torch.Size, torch.dtype]]:
-    """Indexed by identity of a parameter: its whole sizes, and the type in which it is gathered and read.
+    model: nn.Module, policy: MixedPrecisionPolicy, mesh: DeviceMesh | None, found: Found
+) -> dict[int, Whole]:
+    """The parameters as modules read them when FSDP2 has gathered them. Indexed by identity.
 
     Args:
-        mesh: that over which FSDP2 has sharded them already.
+        mesh: that of `fully_shard`. None: all ranks.
 
     Raises:
-        ValueError: a parameter is split over other ranks already (tensor parallelism).
+        ValueError: the ranks of other meshes share a parameter, and nothing tells which ranks FSDP2 shards it over.
     """
     result = {}
     for name, p in model.named_parameters():
-        if isinstance(p, DTensor) and p.device_mesh != mesh:
-            raise ValueError(f"{name}: a parameter that other ranks share (a DTensor) cannot be planned yet")
-        result[id(p)] = (p.shape, (policy.param_dtype or p.dtype) if p.is_floating_point() else p.dtype)
+        dtype = (policy.param_dtype or p.dtype) if p.is_floating_point() else p.dtype
+        own = found.gathered.get(id(p))
+        if own is None and isinstance(p, DTensor):
+            _refuse_ranks(name, p, mesh)
+            own = p._local_tensor.shape, (p.device_mesh, p.placements, p.shape)
+        size, shared = own if own is not None else (p.shape, None)
+        result[id(p)] = Whole(size, dtype, shared)
     return result
 
 
+def _refuse_ranks(name: str, p: DTensor, mesh: DeviceMesh | None) -> None:
+    """Raises ValueError if FSDP2 would shard a parameter over ranks that share it already (tensor parallelism)."""
+    if mesh is None:
+        raise ValueError(
+            f"{name}: expected mesh=, the mesh of fully_shard, for a parameter that ranks of {p.device_mesh} share"
+        )
+    if common := set(mesh.mesh.flatten().tolist()) & set(p.device_mesh.mesh.flatten().tolist()) - {dist.get_rank()}:
+        raise ValueError(f"{name}: expected other ranks than those that share it, got {sorted(common)} in {mesh}")
+
+
 def step_units(
-    model: nn.Module, found: Found, order: Sequence[int], policy: MixedPrecisionPolicy
+    model: nn.Module, found: Found, order: Sequence[int], policy: MixedPrecisionPolicy, whole: dict[int, Whole]
 ) -> tuple[list[Unit], dict[int, int]]:
     """The units of a step, and their numbers by those that the trace used.
 
     Args:
         order: units in the order of their first forward; others were not called.
+        whole: the parameters as modules read them.
     """
     positions = {id(m): i for i, (_, m) in enumerate(model.named_modules())}
     holders: dict[int, list[int]] = {}
@@ -259,7 +282,7 @@ def step_units(
         gathered = policy.param_dtype or p.dtype if p.is_floating_point() else p.dtype
         reduced = policy.reduce_dtype or gathered
         sizes = (p.dtype.itemsize, gathered.itemsize, reduced.itemsize)
-        own[owner].append(Parameter(name, tuple(p.shape), *sizes, p.requires_grad))
+        own[owner].append(Parameter(name, tuple(whole[id(p)].size), *sizes, p.requires_grad))
     called = [u for u in order if u != ROOT]
     numbers = [ROOT, *called, *(u for u in range(1, len(found.modules)) if u not in set(called))]
     units = [
