@@ -40,6 +40,8 @@ from late_ranks import Turn, job_of_its_own, late_rank
 from random_models import SCOPE, VARIANTS, RandomModel
 from random_redistributions import redistributions
 from random_steps import Step
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -139,6 +141,7 @@ class Ranks:
         self.mesh = init_device_mesh("cpu", sizes)
         self.scope = dict(torch=torch, fc=fc, dist=dist, C=c10d, W=c10d.wait_tensor, R=rank, G=g, H=h, S=s, M=self.mesh)
         line = init_device_mesh("cpu", (ranks,))
+        self.scope.update(scan=scan, while_loop=while_loop)
         self.scope.update(DTensor=DTensor, Replicate=Replicate, Shard=Shard, L=line, **SCOPE)
         self.jobs = itertools.count()
 

@@ -375,13 +375,13 @@ MUTATIONS = [
     # The last gate, and all-reduces in place.
     mutation(
         "the gate lets through writes of operands",
-        "inductor/gate.py",
+        "inductor/flights.py",
         ("for reader in self.reads.get(memory, ()):", "for reader in ():"),
         killer="test_in_place.py::test_the_gate_finds_a_write_under_a_gather",
     ),
     mutation(
         "the gate lets through reads of results",
-        "inductor/gate.py",
+        "inductor/flights.py",
         (
             "        for memory in reads:\n            if memory in self.fills:\n",
             "        for memory in reads:\n            if False:\n",
@@ -390,7 +390,7 @@ MUTATIONS = [
     ),
     mutation(
         "the gate lets through writes of results",
-        "inductor/gate.py",
+        "inductor/flights.py",
         (
             "        for memory in writes:\n            if memory in self.fills:\n",
             "        for memory in writes:\n            if False:\n",
@@ -405,7 +405,7 @@ MUTATIONS = [
     ),
     mutation(
         "the gate lands a list with its first element",
-        "inductor/gate.py",
+        "inductor/flights.py",
         ("if n == name and r is reads]", "if n == name]"),
         killer="test_gate.py::test_an_element_of_a_list_flies_until_its_own_wait",
     ),
@@ -430,7 +430,7 @@ MUTATIONS = [
     ),
     mutation(
         "the gate does not see that gloo fills lists again",
-        "inductor/gate.py",
+        "inductor/flights.py",
         ("            elif self.again.get(memory, ", "            elif False and self.again.get(memory, "),
         killer="test_gate.py::test_results_of_a_list_of_gloo_are_not_written_before_its_last_wait",
     ),

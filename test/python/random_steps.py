@@ -120,6 +120,20 @@ class Step:
             call = f"C.all_to_all_single(x[: sum({gives})].contiguous(), {takes}, {gives}, G)"
             added.append(f"{name} = W({call}).sum(0, keepdim=True)")
             self.made[name] = Value((1, columns))
+        if r.random() < 0.2:  # A graph inside, which writes memory of its own, while what it reads is reduced.
+            name, flies = (
+                f"v{len(self.made)}",
+                r.choice(['C.all_reduce(x, "max", G)', f"C.all_gather_into_tensor(x, {self.ranks}, G)"]),
+            )
+            inside = r.choice(
+                [
+                    "scan(lambda s, t: ((s + t).clamp(-8, 8), s - t), x[0] * 0, x, dim=0)[1]",
+                    "while_loop(lambda j, t: j < 2, lambda j, t: (j + 1, (t + x).clamp(-8, 8)), (i[0] * 0, x * 1))[1]",
+                    "torch.cond(x.sum() > 0, lambda t: t - 1, lambda t: t * 2, (x,))",
+                ]
+            )
+            added.append(f"h = {flies}; {name} = {inside}; {name} = {name} + W(h)[: x.shape[0]]")
+            self.made[name] = self.arguments["x"]
         for line in added:
             self.lines.insert(r.randint(0, len(self.lines)), line)
 

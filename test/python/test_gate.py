@@ -83,6 +83,50 @@ def test_operands_that_are_reduced_in_place_together_are_not_one_memory(world):
     assert len(gate.races_of_graph(graph)) == 1
 
 
+# Which operands a graph inside of a call writes, given its inputs p and q and something of its own.
+INSIDE = {
+    "nothing": ("", lambda g, p, q, own: own),
+    "its own": ("", lambda g, p, q, own: g.call_function(aten.add_.Tensor, (own, 1))),
+    "the other operand": ("", lambda g, p, q, own: g.call_function(aten.copy_.default, (q, own))),
+    "the operand": ("writes", lambda g, p, q, own: g.call_function(aten.copy_.default, (p, own))),
+    "a view of the operand": (
+        "writes",
+        lambda g, p, q, own: g.call_function(aten.zero_.default, (g.call_function(aten.t.default, (p,)),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", INSIDE)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_call_with_a_graph_writes_what_the_graph_writes(world, what, known):
+    from torch._inductor.fx_passes.control_dependencies import control_deps
+
+    def f(x, y):
+        return c10d.wait_tensor(c10d.all_gather_into_tensor(x, 8, world)), y + 1
+
+    gm = trace(f, (4, 4), (4, 4))
+    x, y = gm.graph.find_nodes(op="placeholder")
+    inner = torch.fx.Graph()
+    p, q = inner.placeholder("p"), inner.placeholder("q")
+    own = inner.call_function(aten.mul.Tensor, (q, 2))
+    race, write = INSIDE[what]
+    inner.output(write(inner, p, q, own))
+    with x.meta["val"].fake_mode:
+        for node in inner.nodes:  # Without views, every value is a tensor of its own.
+            node.meta["val"] = torch.empty(4, 4)
+    gm.add_module("inner", torch.fx.GraphModule({}, inner))
+    (wait,) = nodes(gm.graph, c10d.wait_tensor.default)
+    with gm.graph.inserting_before(wait):
+        held = gm.graph.get_attr("inner")
+        operands = (x, y) if known else (x, y, y)  # No input of the graph stands for the third one.
+        call = gm.graph.call_function(control_deps, ((), held, *operands))
+    call.meta["val"] = y.meta["val"]
+    if not known:
+        race = race or ("writes" if what == "the other operand" else "")
+    races = gate.races_of_graph(gm.graph)
+    assert [f"{call.name} writes what all_gather_into_tensor reads" in r for r in races] == [True] * bool(race)
+
+
 @pytest.mark.parametrize("returned", [False, True])
 def test_an_argument_whose_sum_is_returned_is_not_reduced_in_place(world, returned):
     def f(x):

@@ -4,19 +4,22 @@
 """The last gate: while a collective is in flight, nobody may write what it reads, or touch what it fills.
 
 `races_of_graph` looks at the FX graph behind the last pass, `races_of_kernels` at the nodes of Inductor's scheduler,
-and `races_of_code` at the memory that the generated code uses again. All three follow one rule (`_Flights`) and share
-no code with the passes that they guard, not even the table of operators: they read schemas, storages of fake tensors
-and Inductor's own dependences.
+and `races_of_code` at the memory that the generated code uses again. All three follow one rule (`flights.Flights`) and
+share no code with the passes that they guard, not even the table of operators: they read schemas, storages of fake
+tensors and Inductor's own dependences.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
 import torch.fx as fx
+from torch.utils import _pytree as pytree
+
+from .flights import Flights, Memory
 
 NAMESPACE = "_c10d_functional"
 WAIT = "_c10d_functional::wait_tensor"
@@ -57,97 +60,6 @@ class Overwritten(RuntimeError):
     """Code would touch the memory of a collective in flight. It must not run."""
 
 
-class _Memory:
-    """Names of memory. Two names that were joined are one memory."""
-
-    def __init__(self) -> None:
-        self._parent: dict[Hashable, Hashable] = {}
-
-    def find(self, name: Hashable) -> Hashable:
-        parent = self._parent
-        while (above := parent.get(name, name)) != name:
-            parent[name] = name = parent.get(above, above)
-        return name
-
-    def join(self, a: Hashable, b: Hashable) -> None:
-        a, b = self.find(a), self.find(b)
-        if a != b:
-            self._parent[a] = b
-
-
-class _Flights:
-    """The collectives in flight, and what they read and fill. Collects what touches them too early.
-
-    A collective of a list lands element by element, but some fill all of their results again at each wait
-    (`_lands_again`): nobody may write a result of theirs before the last wait. A collective without a wait flies to
-    the end, and nobody can tell when it has landed, so it is left out.
-    """
-
-    def __init__(self, waited: set[Hashable]):
-        self.waited = waited
-        # Indexed by memory: the name of the collective that reads it, and of the one that fills it.
-        self.reads: dict[Hashable, dict[str, int]] = {}
-        self.fills: dict[Hashable, tuple[str, list[Hashable]]] = {}
-        # Indexed by memory that a collective fills again: its name, and its results that nobody has waited for.
-        self.again: dict[Hashable, tuple[str, set[Hashable]]] = {}
-        self.races: list[str] = []
-
-    def start(
-        self, name: str, elements: Sequence[tuple[Iterable[Hashable], Iterable[Hashable]]], again: bool = False
-    ) -> None:
-        """A collective starts.
-
-        Args:
-            elements: indexed by element of a list: what the collective reads, and what it fills.
-            again: whether each wait fills all elements again.
-        """
-        pieces = [(set(reads), set(fills)) for reads, fills in elements]
-        for reads, fills in pieces:
-            self.touch(name, reads - fills, fills)
-        unwaited = {m for _, fills in pieces for m in fills & self.waited} if again else set()
-        for reads, fills in pieces:
-            for memory in fills:
-                self.again.pop(memory, None)
-                if unwaited:
-                    self.again[memory] = name, unwaited
-            if not fills & self.waited:
-                continue
-            held = list(reads - fills)
-            for memory in fills:
-                self.fills[memory] = name, held
-            for memory in reads - fills:
-                count = self.reads.setdefault(memory, {})
-                count[name] = count.get(name, 0) + 1
-
-    def wait(self, memory: Hashable) -> None:
-        """The collective that fills this memory has landed."""
-        self.again.get(memory, ("", set()))[1].discard(memory)
-        name, reads = self.fills.pop(memory, ("", []))
-        for other in [m for m, (n, r) in self.fills.items() if n == name and r is reads] if name else ():
-            self.fills.pop(other)
-        for read in reads:
-            count = self.reads[read]
-            count[name] -= 1
-            if not count[name]:
-                del count[name]
-
-    def touch(self, name: str, reads: Iterable[Hashable], writes: Iterable[Hashable]) -> None:
-        """Something reads and writes memory."""
-        for memory in reads:
-            if memory in self.fills:
-                self.races.append(f"{name} reads what {self.fills[memory][0]} fills until its wait")
-        for memory in writes:
-            if memory in self.fills:
-                self.races.append(f"{name} writes what {self.fills[memory][0]} fills until its wait")
-            elif self.again.get(memory, ("", ()))[1]:
-                filler = self.again[memory][0]
-                self.races.append(
-                    f"{name} writes what each wait for a result of {filler} fills again with this backend"
-                )
-            for reader in self.reads.get(memory, ()):
-                self.races.append(f"{name} writes what {reader} reads until its wait")
-
-
 def _lands_again(schema: torch.FunctionSchema | None, arguments: Iterable[Any]) -> bool:
     """Whether each wait for one result of a collective fills all of its results again.
 
@@ -174,18 +86,11 @@ def _lands_again(schema: torch.FunctionSchema | None, arguments: Iterable[Any]) 
 
 def races_of_graph(graph: fx.Graph) -> list[str]:
     """What touches the memory of collectives in flight, in the order of an FX graph. O(nodes + arguments)."""
-    calls = [n for n in graph.nodes if n.op == "call_function"]
+    calls = _calls(graph)
     if not any(_is_start(n) for n in calls):
         return []
-    memory, names = _Memory(), _storages(graph)
-    for node in calls:
-        for result, argument in _shared(node, names):
-            memory.join(result, argument)
-
-    def of(value: Any) -> set[Hashable]:
-        return {memory.find(s) for n in _nodes(value) for s in names[n]}
-
-    flights = _Flights({m for n in calls if _is_wait(n) for m in of(n.args[0])})
+    of = _memory_of(graph)
+    flights = Flights({m for n in calls if _is_wait(n) for m in of(n.args[0])})
     for node in calls:
         if _is_wait(node):
             for m in of(node.args[0]):
@@ -197,6 +102,23 @@ def races_of_graph(graph: fx.Graph) -> list[str]:
             writes = of(_written(node))
             flights.touch(node.name, of(list(node.all_input_nodes)) - writes, writes)
     return flights.races
+
+
+def _calls(graph: fx.Graph) -> list[fx.Node]:
+    return [n for n in graph.nodes if n.op == "call_function"]
+
+
+def _memory_of(graph: fx.Graph) -> Callable[[Any], set[Hashable]]:
+    """The memory of the nodes in an argument, by a function of the argument."""
+    memory, names = Memory(), _storages(graph)
+    for node in _calls(graph):
+        for result, argument in _shared(node, names):
+            memory.join(result, argument)
+
+    def of(value: Any) -> set[Hashable]:
+        return {memory.find(s) for n in _nodes(value) for s in names[n]}
+
+    return of
 
 
 def _schema(node: fx.Node) -> torch.FunctionSchema | None:
@@ -286,25 +208,49 @@ def _written(node: fx.Node) -> list[fx.Node]:
     """The operands that a call may write."""
     schema = _schema(node)
     if schema is None:
-        writes = isinstance(node.target, torch._ops.HigherOrderOperator) and _writes_inside(node)
-        return list(node.all_input_nodes) if writes else []
+        return _written_inside(node) if isinstance(node.target, torch._ops.HigherOrderOperator) else []
     marked = [i for i, a in enumerate(schema.arguments) if a.is_write]
     marked += UNMARKED_WRITES.get(schema.name, ())
     return [n for i in marked for n in _nodes(_argument(node, i, schema.arguments[i]))]
 
 
-def _writes_inside(node: fx.Node) -> bool:
-    """Whether a higher-order operator writes its operands, itself or by a call in a graph that it is given."""
-    name = node.target.name()
-    if "mutation" in name or "inplace" in name:
-        return True
+def _written_inside(node: fx.Node) -> list[fx.Node]:
+    """The operands that a higher-order operator writes, itself or by a call in a graph that it is given.
+
+    Operands come behind the graphs, one for each input of these. If they are not as many, nobody knows which is which,
+    and all count as written if one is.
+    """
+    everything = list(node.all_input_nodes)
+    if any(word in node.target.name() for word in ("mutation", "inplace")):
+        return everything
     owner = node.graph.owning_module
-    for n in node.all_input_nodes:
-        inner = getattr(owner, str(n.target), None) if n.op == "get_attr" else None
-        if isinstance(inner, fx.GraphModule):
-            if any(c.op == "call_function" and (_is_start(c) or _is_wait(c) or _written(c)) for c in inner.graph.nodes):
-                return True
-    return False
+    held = {n: getattr(owner, str(n.target), None) for n in everything if n.op == "get_attr"}
+    graphs = {n: inner.graph for n, inner in held.items() if isinstance(inner, fx.GraphModule)}
+    leaves = pytree.tree_leaves(node.args)
+    last = max((i for i, leaf in enumerate(leaves) if leaf in graphs), default=-1)
+    operands = [leaf for leaf in leaves[last + 1 :] if not isinstance(leaf, str)]
+    found = []
+    for inner in graphs.values():
+        places = _written_inputs(inner)
+        if places is None or places and len(inner.find_nodes(op="placeholder")) != len(operands):
+            return everything
+        found += [n for i in places for n in _nodes(operands[i])]
+    return found
+
+
+def _written_inputs(graph: fx.Graph) -> list[int] | None:
+    """The inputs of a graph, by position, that it writes. What it writes of its own does not count.
+
+    None if nobody knows: values are missing, or a collective is still in flight at its end.
+    """
+    of, calls, inputs = _memory_of(graph), _calls(graph), graph.find_nodes(op="placeholder")
+    waited: list[fx.Node] = [n.args[0] for n in calls if _is_wait(n)]
+    touched = [*waited, *(w for n in calls for w in _written(n))]
+    landed = of(waited)
+    if not all(map(of, touched)) or any(_is_start(n) and not of(n) <= landed for n in calls):
+        return None
+    written = of(touched)
+    return [i for i, n in enumerate(inputs) if of(n) & written]
 
 
 def _elements(node: fx.Node, of: Any) -> list[tuple[set, set]]:
@@ -345,7 +291,7 @@ def races_of_kernels(order: Sequence[Any]) -> list[str]:
     leaves = [(s, leaf) for s in order for leaf in s.get_nodes()]
     if not any(_collective(leaf) for _, leaf in leaves):
         return []
-    memory = _Memory()
+    memory = Memory()
     for _, leaf in leaves:
         for out in leaf.get_outputs():
             # A collective in place names all of its operands as its aliases. They are not one memory.
@@ -356,7 +302,7 @@ def races_of_kernels(order: Sequence[Any]) -> list[str]:
     for name, real in V.graph.scheduler.mutation_real_name.items():
         memory.join(name, real)
     waits = {memory.find(leaf.node.inputs[0].get_name()) for _, leaf in leaves if isinstance(leaf.node, ir._WaitKernel)}
-    flights = _Flights(waits)
+    flights = Flights(waits)
     for s, leaf in leaves:
         node = leaf.node
         if isinstance(node, ir._WaitKernel):
@@ -383,7 +329,7 @@ def _names_memory(node: Any) -> bool:
     return any(r.alias_info is not None for r in schema.returns) and not any(a.is_write for a in schema.arguments)
 
 
-def _accesses(leaf: Any, memory: _Memory) -> tuple[set, set]:
+def _accesses(leaf: Any, memory: Memory) -> tuple[set, set]:
     """What a kernel reads and writes. Dependences that only order kernels are no accesses."""
     from torch._inductor.dependencies import WeakDep
 
@@ -393,7 +339,7 @@ def _accesses(leaf: Any, memory: _Memory) -> tuple[set, set]:
     return reads, writes
 
 
-def _elements_of_kernel(node: Any, memory: _Memory) -> list[tuple[set, set]]:
+def _elements_of_kernel(node: Any, memory: Memory) -> list[tuple[set, set]]:
     from torch._inductor import ir
 
     def of(values: Iterable[Any]) -> set:
@@ -433,13 +379,13 @@ def races_of_code(lines: Sequence[Any]) -> list[str]:
     kernels = [(line, line.node if isinstance(line, code.ExternKernelAllocLine) else None) for line in lines]
     if not any(isinstance(node, ir._CollectiveKernel) for _, node in kernels):
         return []
-    memory = _Memory()
+    memory = Memory()
     for _, node in kernels:
         for out in getattr(node, "mutation_outputs", None) or ():
             for name in out.get_mutation_names():
                 memory.join(out.get_name(), name)
     waits = {memory.find(n.inputs[0].get_name()) for _, n in kernels if isinstance(n, ir._WaitKernel)}
-    flights = _Flights(waits)
+    flights = Flights(waits)
     for line, node in kernels:
         if isinstance(line, code.ReuseLine):
             flights.touch(line.reused_as.get_name(), (), {memory.find(line.node.get_name())})
