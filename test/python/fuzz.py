@@ -117,6 +117,9 @@ def options_of(seed: int, slow: Machines, chained: bool = False) -> dict:
         options.update(objective="regret", scenarios=4)
     if options.get("passes", ["comm-schedule"]) != ["comm-schedule"]:
         del options["effort"]  # No other pass of these reads it.
+    more = random.Random(-1 - seed)
+    if options["bucketing"] and "passes" not in options and more.random() < 0.15:
+        options["bucket_cap_bytes"] = more.choice([64, 500, 4096])
     return options
 
 
@@ -252,7 +255,9 @@ class Judge:
             return state
         if self.kind == "graph":
             return self.job.agreed(self._graphs(f, given, seed, variant))
-        return self.job.agreed(self._compiled(f, given, seed, eager, self._turn(seed, variant)))
+        # The sizes of a later graph may be symbols.
+        dynamic = True if variant and not self.differentiated and random.Random(-2 - seed).random() < 0.5 else None
+        return self.job.agreed(self._compiled(f, given, seed, eager, self._turn(seed, variant), dynamic))
 
     def _result(self, f, given, parameters=()) -> tuple[list, str]:
         """Results, gradients, and the arguments afterwards; or the error."""
@@ -289,7 +294,7 @@ class Judge:
                 return f"wrong: with {options}"
         return "equal"
 
-    def _compiled(self, f, given, seed, eager, turn: Turn) -> str:
+    def _compiled(self, f, given, seed, eager, turn: Turn, dynamic: bool | None) -> str:
         extra = {} if self.in_code else ATEN
         options = self._options(2 * seed, seed)
         if self.differentiated:  # Otherwise no graph is cut in two.
@@ -298,7 +303,7 @@ class Judge:
         results = []
         for ours in ({}, ct.inductor_options(**options)):
             torch._dynamo.reset()
-            compiled = torch.compile(f, options={**ours, **extra, "fx_graph_cache": False})
+            compiled = torch.compile(f, options={**ours, **extra, "fx_graph_cache": False}, dynamic=dynamic)
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 with turn.compiling() if ours else contextlib.nullcontext():

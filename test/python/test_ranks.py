@@ -307,6 +307,40 @@ def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
     assert "decided_by" not in other  # Other options make it another program.
 
 
+def test_a_limit_on_buckets_does_not_keep_graphs_of_one_program_from_their_decision(world, monkeypatch):
+    """Later graphs, and those whose sizes are symbols, merge nothing by themselves."""
+    from commsched.torch.options import Options
+    from commsched.torch.ranks import agreement
+    from commsched.torch.schedule import schedule_graph
+
+    monkeypatch.setattr(agreement, "_decisions", {})
+    c10d, options = torch.ops._c10d_functional, Options(memory_budget_ratio=1.0, bucket_cap_bytes=40_000)
+    first, second = (agreement.schedule(_graph(world, b).graph, options, schedule_graph) for b in (4, 65536))
+    assert len(first["buckets"]) == 1 and second["buckets"] == first["buckets"]
+    gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x * 2, 8, world)), (4, 8), symbolic=True)
+    assert agreement.schedule(gm.graph, options, schedule_graph)["decided_by"] == "program"
+
+
+def test_collectives_whose_sizes_became_symbols_leave_the_buckets_of_their_program(world, monkeypatch):
+    from commsched.torch.options import Options
+    from commsched.torch.ranks import agreement
+    from commsched.torch.schedule import schedule_graph
+
+    c10d, options = torch.ops._c10d_functional, Options(memory_budget_ratio=4.0)
+
+    def f(x, *shards):
+        starts = [c10d.all_gather_into_tensor(w, 8, world) for w in (x * 2, *shards, x + 1)]
+        return [c10d.wait_tensor(start) for start in starts]
+
+    monkeypatch.setattr(agreement, "_decisions", {})
+    graphs = [trace(f, (4, 8), (8, 8), (8, 8), symbolic=symbolic) for symbolic in (False, True)]
+    first, second = (agreement.schedule(gm.graph, options, schedule_graph) for gm in graphs)
+    assert [len(bucket) for bucket in first["buckets"]] == [4] and second["decided_by"] == "an earlier graph"
+    assert second["buckets"] == [] and len(agreement.starts_of(graphs[1].graph)) == 4
+    noted = [gm.meta[agreement.META] for gm in graphs]
+    assert noted[0][0] == noted[1][0] and noted[0][1] != noted[1][1]  # Ranks compare what runs.
+
+
 def test_the_report_of_a_graph_that_got_a_decision_compares_it_with_the_graph_as_given(world, monkeypatch, capfd):
     from commsched.torch.options import Options
     from commsched.torch.ranks import agreement

@@ -172,6 +172,11 @@ def test_an_option_that_no_pass_reads_is_refused(name, read):
     assert [getattr(settings.of_stage(stage), name) for stage in stages] == [None, None, 5]
 
 
+def test_a_limit_on_buckets_without_buckets_is_refused():
+    with pytest.raises(ValueError, match="bucket_cap_bytes: expected None with bucketing=False, got 5"):
+        Options(bucket_cap_bytes=5, bucketing=False)
+
+
 def test_failures_leave_the_graph_alone(world, monkeypatch, tmp_path):
     monkeypatch.setenv("COMMSCHED_STRICT", "0")
     gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + 1, (4,))

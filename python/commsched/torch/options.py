@@ -134,6 +134,8 @@ class Options:
         self._check_passes()
         if self.memory_plan == "on" and self.tune is not None:  # Both variants would get the plan.
             raise ValueError(f"memory_plan: expected 'off' with tune={self.tune!r}, got 'on'")
+        if self.bucket_cap_bytes is not None and not self.bucketing:
+            raise ValueError(f"bucket_cap_bytes: expected None with bucketing=False, got {self.bucket_cap_bytes}")
         if self.tune_runs < 1:
             raise ValueError(f"tune_runs: expected at least 1, got {self.tune_runs}")
         if machine_file(self.base()) is None:
@@ -250,6 +252,12 @@ class Options:
         if overlap_file:
             settings.append(f"overlap-file={option_value(overlap_file)}")
         return f"{PIPELINE}{{{' '.join(settings)}}}"
+
+    def unmerged(self) -> Options:
+        """The options with which no collective is merged. A limit on merged ones would have no effect, and the pipeline
+        refuses such options.
+        """
+        return dataclasses.replace(self, bucketing=False, bucket_cap_bytes=None)
 
     def key(self) -> str | None:
         """A hash of everything that decides the generated code of a graph. None with a user's estimator or function,

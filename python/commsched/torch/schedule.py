@@ -174,7 +174,7 @@ def _again(options: Options, refused: OverLimit) -> list[Options]:
     """
     lowered = refused.limit - refused.excess
     lower = dataclasses.replace(options, memory_limit_bytes=max(0, lowered))
-    apart, alone = [options] * MOST_APART, dataclasses.replace(options, bucketing=False)
+    apart, alone = [options] * MOST_APART, options.unmerged()
     return [lower, *apart, alone] if lowered >= refused.given else [*apart, lower, alone]
 
 
@@ -204,7 +204,7 @@ def _order_alone(graph: fx.Graph, options: Options, fused: bool) -> _Solved | No
     if not options.bucketing or options.passes:
         return None
     try:
-        return _solved(graph, dataclasses.replace(options, bucketing=False), fused)
+        return _solved(graph, options.unmerged(), fused)
     except Unscheduled:
         return None
 

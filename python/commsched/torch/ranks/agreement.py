@@ -31,7 +31,7 @@ from ..apply.readers import is_backward
 from ..apply.rewrite import apply_plan
 from ..options import Options
 from ..semantics import effects
-from ..semantics.operators import group_of, spec_of
+from ..semantics.operators import group_of, nodes_in, spec_of
 from .consensus import Decision, Disagreed, settled
 from .weights import class_of_weights, whole_parameters
 
@@ -100,6 +100,10 @@ class Shape:
         ]
         return _hash(self.key, *lines)
 
+    def as_given(self) -> Decision:
+        """The decision that merges nothing and keeps the order."""
+        return tuple(((i,), False) for i in range(len(self.lines)))
+
     def by_group(self, decision: Decision) -> dict[str, tuple[str, str]]:
         """Indexed by group: hashes of the program and of the decision, as the ranks of that group see them."""
         number: list[int] = []  # Indexed by collective: its number among those of its group.
@@ -117,15 +121,20 @@ class Shape:
         return result
 
 
+def collectives_of(graph: fx.Graph) -> Shape:
+    """What a graph has in common with all that have the same collectives, whatever the options and parameters."""
+    starts = starts_of(graph)
+    groups = [group_of(s, spec_of(s))[0] for s in starts]
+    return Shape([_line(*described) for described in zip(starts, groups)], groups, "")
+
+
 def shape_of(graph: fx.Graph, options: Options) -> Shape:
     """What later graphs of the same program are recognized by."""
-    starts = starts_of(graph)
     estimated = " estimated" if options.runtime_estimation is not None else ""
     key = f"{dataclasses.replace(options, runtime_estimation=None).agreed_key()}{estimated}"
-    groups = [group_of(s, spec_of(s))[0] for s in starts]
-    key += f" {class_of_weights(graph, starts)} {whole_parameters().sizes}"
+    key += f" {class_of_weights(graph, starts_of(graph))} {whole_parameters().sizes}"
     key += " backward" if is_backward(graph) else ""
-    return Shape([_line(*described) for described in zip(starts, groups)], groups, key)
+    return dataclasses.replace(collectives_of(graph), key=key)
 
 
 def sequence(graph_starts: list[fx.Node], plan: Plan) -> Decision:
@@ -159,27 +168,28 @@ def schedule(graph: fx.Graph, options: Options, run: Callable) -> dict:
     shape = shape_of(graph, options)
     if graph.owning_module is not None:
         graph.owning_module.meta[OPTIONS] = options
-    program, count = shape.program(), len(shape.lines)
-    in_order = dataclasses.replace(options, bucketing=False, collective_order="program")
+    program = shape.program()
+    in_order = dataclasses.replace(options.unmerged(), collective_order="program")
     known = _decisions.get(program)
-    as_given: Decision = tuple(((i,), False) for i in range(count))
+    as_given = shape.as_given()
     decision = known
     decided_by = "an earlier graph"
     if known is None and symbolic(graph):
         decision = settled(shape.structure(), as_given)
         decided_by = "program" if decision == as_given else "another rank"
-    _note(graph, shape, as_given if decision is None else decision)
+    _note(graph, shape, as_given)
     if decision is None:
         try:
             return _decide(graph, options, shape, run)
         except Disagreed as error:
             decision, decided_by = error.decision, "another rank"
+    _decisions.setdefault(program, decision)
+    decision = _allowed(graph, decision)
     before, names = None, [s.name for s in starts_of(graph)]
     if decision != as_given:
         before = run(graph, options.unchanged())
         impose(graph, decision)
     _note(graph, shape, decision)
-    _decisions.setdefault(program, decision)
     report = changed_from(before, run(graph, in_order))
     if before is not None:
         report["buckets"] = [[names[i] for i in members] for members, _ in decision if len(members) > 1]
@@ -209,7 +219,6 @@ def _decide(graph: fx.Graph, options: Options, shape: Shape, run: Callable) -> d
     Raises:
         Disagreed: another rank has decided otherwise before. The graph is unchanged.
     """
-    as_given: Decision = tuple(((i,), False) for i in range(len(shape.lines)))
 
     def agree(decision: Decision) -> None:
         first = settled(shape.structure(), decision)
@@ -221,9 +230,9 @@ def _decide(graph: fx.Graph, options: Options, shape: Shape, run: Callable) -> d
     except Disagreed:
         raise
     except Exception:
-        agree(as_given)  # The graph keeps PyTorch's order, and ranks that come later do the same.
+        agree(shape.as_given())  # The graph keeps PyTorch's order, and ranks that come later do the same.
         raise
-    decision = report.get("decision", as_given)
+    decision = report.get("decision", shape.as_given())
     _decisions[shape.program()] = decision
     _note(graph, shape, decision)
     return report
@@ -246,7 +255,7 @@ def keep_given(graph: fx.Graph) -> None:
     owner.meta.pop(META, None)
     if (options := owner.meta.pop(OPTIONS, None)) is not None:
         shape = shape_of(graph, options)
-        _note(graph, shape, tuple(((i,), False) for i in range(len(shape.lines))))
+        _note(graph, shape, shape.as_given())
 
 
 def remember(program: str, decision: Decision) -> None:
@@ -263,6 +272,25 @@ def impose(graph: fx.Graph, decision: Decision) -> None:
         PlanError: the graph does not allow the decision. It is unchanged.
     """
     apply_plan(graph, read_plan(graph, _operations(graph, decision)))
+
+
+def _allowed(graph: fx.Graph, decision: Decision) -> Decision:
+    """A decision without the buckets that no form can hold: collectives whose sizes are symbols here are not merged.
+
+    Their sizes are equal on all ranks, so the graphs of all ranks that run them together have symbols there.
+    """
+    starts, allowed = starts_of(graph), list[tuple[tuple[int, ...], bool]]()
+    for members, packed in decision:
+        merged = members if len(members) == 1 else tuple(i for i in members if _is_static(starts[i]))
+        allowed += [(merged, packed and len(merged) > 1)] if merged else []
+        allowed += [((i,), False) for i in members if i not in merged]
+    return tuple(allowed)
+
+
+def _is_static(start: fx.Node) -> bool:
+    """Whether the sizes of what a collective takes are numbers."""
+    vals = [n.meta["val"] for n in nodes_in(start.args[0])]
+    return all(type(d) is int for val in vals for d in val.shape)
 
 
 def _operations(graph: fx.Graph, decision: Decision) -> list[Operation]:
