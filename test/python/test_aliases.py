@@ -124,6 +124,65 @@ def test_elements_of_coalesced_collectives_in_place(world):
     scheduled(gm)
 
 
+def _sum_of(x, y):
+    """Inductor's patterns leave functions in a graph. Nobody knows whether one returns an operand."""
+    return x + y
+
+
+def _steps_with_functions(world):
+    """Steps in which every sum of two tensors is going to be a function, and which write, or read, behind a wait."""
+
+    def gathered(x):
+        return c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world))
+
+    def the_result_is_written(x, y):
+        r, g = x + y, gathered(x)
+        return g, r.add_(1).exp()
+
+    def the_operand_is_written(x, y):
+        g = gathered(x + y)
+        return g, x.add_(1).exp()
+
+    def two_functions(x, y):
+        g = gathered((x + y) + y)
+        return g, x.add_(1).exp()
+
+    def a_view(x, y):
+        r, g = x + y, gathered(x)
+        r[1:].add_(1)
+        return g, r.exp()
+
+    def reduced_in_place(x, y):
+        g = c10d.wait_tensor(c10d.all_reduce_(x + y, "sum", world))
+        return g, x.exp()
+
+    def a_list(x, y):
+        one, two = c10d.all_gather_into_tensor_coalesced([x + y, y * 2], RANKS, world)
+        g = c10d.wait_tensor(one), c10d.wait_tensor(two)
+        return g, x.add_(1).exp()
+
+    def into_a_buffer(x, y):
+        r = x.repeat(RANKS, 1) + y.repeat(RANKS, 1)
+        flying = c10d.all_gather_into_tensor_out(y, RANKS, world, out=r)
+        return c10d.wait_tensor(flying), x.exp()
+
+    return [f for name, f in locals().items() if callable(f) and name != "gathered"]
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_the_importer_reads_a_function_as_the_gate_does(world, number):
+    """Whatever may be one memory is ordered as one memory, also while a collective is in flight."""
+    from commsched.torch.inductor import gate
+
+    gm = trace(_steps_with_functions(world)[number], (64, 64), (64, 64))
+    for node in gm.graph.find_nodes(op="call_function", target=aten.add.Tensor):
+        if isinstance(node.args[1], torch.fx.Node):
+            node.target = _sum_of
+    assert gate.races_of_graph(gm.graph) == []
+    scheduled(gm)
+    assert gate.races_of_graph(gm.graph) == []
+
+
 class _Unknown(torch._ops.HigherOrderOperator):
     def __init__(self):
         super().__init__("commsched_test_unknown")

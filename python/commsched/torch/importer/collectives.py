@@ -36,11 +36,16 @@ class CollectiveImports(ComputeImports):
             dests = inputs
         elif c.out:
             dests = self.operands(node, nodes_in(operators.argument(node, spec, "out")))
+        shadows = self.shadows_of([*inputs, *dests])
         if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
             return False
         if not (c.in_place or c.out):
             if "%" not in clause[1]:  # Otherwise its splits read the numbers.
                 inputs = self._after_scalars(node, inputs)
+        if shadows:
+            inputs = [self.view_beside(inputs[0], shadows, "given", bool(dests)), *inputs[1:]]
+            dests = inputs if c.in_place else dests
+            self.shadowed[f"%{node.name}"] = shadows, bool(dests)
         val = node.meta.get("val")
         result = self.bind(node, f"%{node.name}", val)
         results = [] if c.kind == "send" else flat_values(result) if isinstance(result, list) else [result]
@@ -84,23 +89,7 @@ class CollectiveImports(ComputeImports):
         scalars = [v for n in node.all_input_nodes if type(v := self.values.get(n)) is Value and not v.storage]
         if not scalars or not inputs:
             return inputs
-        first = inputs[0]
-        ssa = f"%commsched_sized_{self.number()}"
-        hints = [f"comm.bytes_hint = array<i64: {first.bytes}>"] if first.dynamic else []
-        self.printer.operation(
-            ssa[1:],
-            1,
-            'comm.compute "commsched.sized"',
-            f"({', '.join(v.ssa for v in (first, *scalars))})",
-            " aliases [0]",
-            [f"comm.cost = {FREE}", *hints],
-            f"({', '.join(v.type for v in (first, *scalars))}) -> {first.type}",
-            ssa[1:],
-        )
-        return [
-            Value(ssa, first.type, first.shape, first.bytes, first.traffic, first.storage, first.dynamic),
-            *inputs[1:],
-        ]
+        return [self.view_beside(inputs[0], scalars, "sized"), *inputs[1:]]
 
     def _fly(
         self,

@@ -48,13 +48,13 @@ class ComputeImports(ImportState):
         if node in self.without_memory:
             result.type = f"tensor<0x{ELEMENT_TYPES[val.dtype]}>"
         results = flat_values(result) if isinstance(result, (list, dict)) else [] if val is None else [result]
-        mutated = self._mutated(node, spec, inputs)
         split = self._split_attribute(node, inputs, results)
         operands = len(inputs)
         views = self._aliases(results, inputs)
         attrs = []
-        cost = self._cost(parts or [node], spec, inputs, results, views, mutated)
+        cost = self._cost(parts or [node], spec, inputs, results, views, self._mutated(node, spec, inputs))
         self._add_shadows(node, inputs, results)
+        mutated = self._mutated(node, spec, inputs)
         if cost:
             attrs.append(f"comm.cost = {cost}")
         if split and len(inputs) == operands:
@@ -100,18 +100,15 @@ class ComputeImports(ImportState):
     def _add_shadows(self, node: fx.Node, inputs: list[Value], results: list[Value]) -> None:
         """Makes readers of a function's result read the operands that the function may have returned.
 
-        A function may return an operand although its fake tensor is a new one. This matters if the operand is written
-        later.
+        A function may return an operand although its fake tensor is a new one. This matters if either is written later.
         """
+        inputs += self.shadows_of(inputs)
         if effects.is_function(node) and results and any(v.storage for v in results) and self.is_written(node):
             for v in results:
                 self.shadows.setdefault(v.storage, []).extend(i for i in inputs if i.storage not in (0, v.storage))
-        if self.shadows:
-            known = {v.ssa for v in inputs}
-            inputs += {s.ssa: s for v in inputs for s in self.shadows.get(v.storage, ()) if s.ssa not in known}.values()
 
     def _mutated(self, node: fx.Node, spec: operators.Spec, inputs: list[Value]) -> list[int]:
-        """Positions of the operands whose storage the node writes."""
+        """Positions of the operands whose storage the node writes, or may write under another name."""
         if not spec.mutated:
             return []
         if spec.mutated == ("all",):
@@ -119,7 +116,8 @@ class ComputeImports(ImportState):
         storages: set[int] = set()
         for where in spec.mutated:
             for n in nodes_in(argument_at(node, where)):
-                storages.update(v.storage for v in flat_values(self.values.get(n)) if v.storage)
+                written = [v for v in flat_values(self.values.get(n)) if v.storage]
+                storages.update(v.storage for v in (*written, *self.shadows_of(written)) if v.storage)
         return [i for i, v in enumerate(inputs) if v.storage in storages]
 
     def _aliases(self, results: list[Value], inputs: list[Value]) -> list[int] | None:

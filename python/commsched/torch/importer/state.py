@@ -15,7 +15,7 @@ from ..options import Estimation
 from ..semantics import effects
 from ..semantics.operators import storage_of
 from .groups import Groups
-from .mlir_text import Printer
+from .mlir_text import FREE, Printer
 from .values import Value, flat_values, scalar_type, tensor_value
 
 # The value of a node: one SSA value, or a list or a dictionary of them. None for an object.
@@ -83,6 +83,8 @@ class ImportState:
         self.samples: dict[tuple[str, str, str], list[tuple[fx.Node, int]]] = {}
         # Indexed by storage: values that its readers read too, because a function may have returned one of them.
         self.shadows: dict[int, list[Value]] = {}
+        # Indexed by future: such values that its collective reads, and whether it writes them.
+        self.shadowed: dict[str, tuple[list[Value], bool]] = {}
         # Indexed by node: why it is imported as an opaque operation.
         self.opaque: dict[str, str] = dict(opaque or {})
         # Indexed by the SSA value of a number of type i64: the same number as an index.
@@ -163,7 +165,35 @@ class ImportState:
         if any(v.dynamic for v in values):
             attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in values)}>")
         self.printer.operation(ssa[1:], len(values), "comm.wait", f" {future}", "", attrs, type_, location)
-        return landed or self.owner.get(storage) or Value(ssa, "none")
+        landed = landed or self.owner.get(storage) or Value(ssa, "none")
+        shadows, writes = self.shadowed.get(future, ([], False))
+        if shadows and values:
+            self.view_beside(landed, shadows, "landed", writes)
+        return landed
+
+    def view_beside(self, first: Value, others: Sequence[Value], what: str, writes: bool = False) -> Value:
+        """Emits a free view of a value that also reads other values, or writes them, and returns it."""
+        ssa = f"%commsched_{what}_{self.number()}"
+        hints = [f"comm.bytes_hint = array<i64: {first.bytes}>"] if first.dynamic else []
+        mutates = f" mutates [{', '.join(str(i + 1) for i in range(len(others)))}]" if writes else ""
+        self.printer.operation(
+            ssa[1:],
+            1,
+            f'comm.compute "commsched.{what}"',
+            f"({', '.join(v.ssa for v in (first, *others))})",
+            f" aliases [0]{mutates}",
+            [f"comm.cost = {FREE}", *hints],
+            f"({', '.join(v.type for v in (first, *others))}) -> {first.type}",
+            ssa[1:],
+        )
+        return Value(ssa, first.type, first.shape, first.bytes, first.traffic, first.storage, first.dynamic)
+
+    def shadows_of(self, values: Sequence[Value]) -> list[Value]:
+        """What else the readers of some values read: operands that a function may have returned as one of them."""
+        if not self.shadows:
+            return []
+        known = {v.ssa for v in values}
+        return list({s.ssa: s for v in values for s in self.shadows.get(v.storage, ()) if s.ssa not in known}.values())
 
     def number(self) -> int:
         """The next number for the name of an operation that belongs to no node."""
