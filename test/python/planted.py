@@ -435,6 +435,43 @@ MUTATIONS = [
         killer="test_gate.py::test_results_of_a_list_of_gloo_are_not_written_before_its_last_wait",
     ),
     mutation(
+        "the gate does not look at graphs inside of a call",
+        "inductor/gate.py",
+        ("touched = [*waited, *(w for n in calls for w in _written(n))]", "touched = [*waited]"),
+        killer="test_gate.py::test_a_call_with_a_graph_writes_what_the_graph_writes[True-the operand]",
+    ),
+    mutation(
+        "the gate takes what a graph inside of a call writes of its own for operands",
+        "inductor/gate.py",
+        ("if of(n) & written]", "if written]"),
+        killer="test_gate.py::test_a_call_with_a_graph_writes_what_the_graph_writes[True-its own]",
+    ),
+    mutation(
+        "a write of what a function returned is none of its operand",
+        "importer/computes.py",
+        ("for v in (*written, *self.shadows_of(written)) if v.storage", "for v in written if v.storage"),
+        killer="test_aliases.py::test_the_importer_reads_a_function_as_the_gate_does[0]",
+    ),
+    mutation(
+        "what a function may have returned is free while it is gathered",
+        "importer/state.py",
+        ("if shadows and values:", "if False:"),
+        killer="test_aliases.py::test_the_importer_reads_a_function_as_the_gate_does[1]",
+    ),
+    mutation(
+        "collectives whose sizes are symbols stay in the buckets of another graph",
+        "ranks/agreement.py",
+        ("tuple(i for i in members if _is_static(starts[i]))", "members"),
+        killer="test_ranks.py::test_collectives_whose_sizes_became_symbols_leave_the_buckets_of_their_program",
+    ),
+    mutation(
+        "graphs that run as they stand compare nothing",
+        "ranks/comparison.py",
+        ("        if shape is not None and shape.lines:\n", "        if False:\n"),
+        killer="test_ranks.py::test_on_two_ranks[_graphs_as_they_stand]",
+        quick=False,
+    ),
+    mutation(
         "waits for lists of gloo stay apart",
         "inductor/gloo_lists.py",
         ("            waits[0].append(wait)\n", "            pass\n"),

@@ -102,6 +102,40 @@ def _fallbacks_are_compared(rank, ranks):
             compiled(torch.ones(4, 16))
 
 
+def _graphs_as_they_stand(rank, ranks):
+    """Graphs of `schedule_overlap` compare what was decided about them when they first run: not when they are traced,
+    and each by itself. Ranks with other sizes that decided alike run.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    import commsched.torch as ct
+
+    c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
+
+    def step(x, *shards):
+        gathered = [c10d.wait_tensor(c10d.all_gather_into_tensor(w, ranks, group)) for w in shards]
+        return x @ x.t(), *gathered
+
+    arguments = torch.ones(4 << rank, 4), torch.ones(2, 4), torch.full((2, 4), float(rank))
+
+    def scheduled(**options):
+        gm, _ = ct.schedule_overlap(make_fx(step, tracing_mode="fake")(*arguments), machine="cpu-mpi", **options)
+        make_fx(gm, tracing_mode="fake")(*arguments)
+        return gm, torch.compile(gm, backend="eager", fullgraph=True)
+
+    for _ in range(2):
+        gm, compiled = scheduled(bucketing=False, collective_order="program")
+        for run in (gm, gm, compiled):
+            assert all(map(torch.equal, run(*arguments), step(*arguments)))
+    gm, _ = scheduled(bucketing=rank == 0, memory_budget_ratio=4.0)
+    assert any(len(n.args[0]) > 1 for n in gm.graph.nodes if n.target is torch.ops.aten.cat.default) == (rank == 0)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="is about to run another sequence of collectives"):
+            gm(*arguments)
+    ct.schedule_overlap(gm, machine="cpu-mpi", bucketing=False)
+    assert len(gm._forward_pre_hooks) == 1
+
+
 def _missing(rank, ranks):
     """A rank that runs what others do not gets a warning after a deadline, and goes on."""
     c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
@@ -248,6 +282,7 @@ CASES = [
     _disagree,
     _two_groups_of_the_same_ranks,
     _fallbacks_are_compared,
+    _graphs_as_they_stand,
     _missing,
     _ragged,
     _symbolic,

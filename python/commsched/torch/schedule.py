@@ -24,6 +24,7 @@ from .calibration.demand import measured
 from .options import OptionArguments, Options
 from .placement import compare_orders
 from .ranks.agreement import changed_from, sequence, starts_of
+from .ranks.comparison import compared_at_first_call
 from .ranks.consensus import Decision, Disagreed
 from .reporting import Unscheduled, list_overlap, strict
 from .rewriting import rewrite_graph
@@ -396,7 +397,10 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         _prepare(gm.graph)
         settings, facts = measured(gm.graph, settings)
         strands, settings, given = in_strands(gm.graph, settings, schedule_graph)
-        report = {**changed_from(given, schedule_graph(gm.graph, settings)), **strands, **facts}
+        with compared_at_first_call(gm) as decided:
+            own = schedule_graph(gm.graph, settings)
+            decided.extend(own.get("decision", ()))
+        report = {**changed_from(given, own), **strands, **facts}
     except Unscheduled as error:
         if strict():
             raise

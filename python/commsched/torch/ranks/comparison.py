@@ -18,22 +18,25 @@ the same ranks: each has comparisons of its own.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 import torch.fx as fx
+from torch._guards import detect_fake_mode
 
 from .. import reporting
 from ..semantics.operators import group_of, nodes_in, spec_of
 from . import agreement
+from .channel import job_store
 
 FUNCTION = "_commsched_first_run"
 # A rank waits at most this long for the others to come to the same program, in seconds.
@@ -167,6 +170,50 @@ def compare(ranks: Iterable[int], program: str, decision: str) -> None:
     _calls[group, program] += 1
     if len(group[0]) > 1 and dist.get_backend() != "fake":
         _Comparison(group, f"{program}.call{_calls[group, program]}").compare(decision)
+
+
+class _BeforeFirstCall:
+    """A hook of a graph's module that compares the graph's decision when the graph first runs.
+
+    Attributes:
+        by_group: indexed by name of a group: hashes of the program and of the decision, as its ranks see them.
+    """
+
+    def __init__(self, by_group: dict[str, tuple[str, str]]):
+        self.by_group = by_group
+
+    def __call__(self, gm: torch.nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling() or detect_fake_mode(args) is not None:
+            return  # It is traced, and runs nothing.
+        named = ((group_named(name), *hashed) for name, hashed in self.by_group.items())
+        for group, program, decision in sorted(named):
+            if len(group[0]) > 1:
+                _calls[group, program] += 1
+                _Comparison(group, f"{program}.graph{_calls[group, program]}").compare(decision)
+        self.by_group = {}
+
+
+@contextlib.contextmanager
+def compared_at_first_call(gm: fx.GraphModule) -> Iterator[list]:
+    """A graph that is scheduled in this block compares its decision with other ranks when its module is first called.
+
+    This is for graphs that run as they stand, such as those of `schedule_overlap`. The n-th graph of these collectives
+    on one rank is compared with the n-th one on the others, whatever the options. The block puts the decision into the
+    list. An empty list, also after an error, stands for the order as given.
+    """
+    hooks, decided = gm._forward_pre_hooks, list[Any]()
+    for key in [k for k, hook in hooks.items() if isinstance(hook, _BeforeFirstCall)]:
+        del hooks[key]  # The graph was scheduled before.
+    shape = None
+    try:
+        shape = None if job_store() is None else agreement.collectives_of(gm.graph)
+    except Exception as error:
+        reporting.survive("ranks will not be compared", error)
+    try:
+        yield decided
+    finally:
+        if shape is not None and shape.lines:
+            gm.register_forward_pre_hook(_BeforeFirstCall(shape.by_group(tuple(decided) or shape.as_given())))
 
 
 def _compare(group: Group, program: str, decision: str) -> None:
