@@ -565,7 +565,7 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
     key.demand = [model, kind = key.kind, shape = costs.shapeOf(start)](Bytes bytes, Ns time) {
       return model->ofCollective(kind, bytes, shape, time);
     };
-    key.leastDemand = model->leastOfCollective(key.kind);
+    key.leastDemand = model->leastOfCollective(key.kind, costs.shapeOf(start));
     key.leastUse = model->usesOfCollective(key.kind, costs.shapeOf(start));
   }
   if (problem.hasVariants())

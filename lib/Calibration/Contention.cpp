@@ -108,17 +108,21 @@ llvm::Expected<std::optional<StoredEstimate>> ContentionCalibrator::sample(const
   return std::nullopt;
 }
 
+/// "all_gather 4096 2:1:2 f32".
+static std::string describe(const CollectiveProbe &probe) {
+  return llvm::formatv("{0} {1} {2}:{3}:{4} {5}", stringify(probe.kind), probe.bytes, probe.shape.ranks,
+                       probe.shape.nodes, probe.shape.ranksPerNode, stringify(probe.element))
+      .str();
+}
+
 llvm::Expected<ContentionPoint> ContentionCalibrator::measure(const ContentionProbe &probe) {
   ContentionPoint point;
   point.probe = probe;
   point.probe.collective.bytes = bench.feasibleBytes(probe.collective);
   const CollectiveProbe &collective = point.probe.collective;
-  int64_t members = collective.shape.ranks;
+  int64_t members = bench.participants(collective);
   std::string kernelKey = "kernel " + probe.kernel.key(),
-              collectiveKey = llvm::formatv("{0} {1} {2}:{3}:{4} {5} {6}", stringify(collective.kind), collective.bytes,
-                                            members, collective.shape.nodes, collective.shape.ranksPerNode,
-                                            stringify(collective.element), probe.ctas)
-                                  .str();
+              collectiveKey = describe(collective) + " " + std::to_string(probe.ctas);
   if (llvm::Error error = bench.prepare(point.probe))
     return std::move(error);
   operationCost = 0;
@@ -181,43 +185,68 @@ llvm::Expected<ContentionPoint> ContentionCalibrator::measure(const ContentionPr
   return point;
 }
 
+int64_t PairPoint::permille() const {
+  Ns shorter = std::min(alone.value, besideAlone.value), longer = std::max(alone.value, besideAlone.value);
+  return shorter <= 0 ? 0 : std::max<int64_t>(0, (both.value - longer) * 1000 / shorter);
+}
+
+int64_t PairPoint::partPermille() const { return std::min<int64_t>(1000, (1000 + permille() + 1) / 2); }
+
+/// Times one or both sides. False if the time that was given is used up.
+llvm::Expected<bool> ContentionCalibrator::measureSides(PairPoint &point, PairSides sides, Estimate &to) {
+  bool areBoth = sides == PairSides::Both;
+  std::string key = areBoth ? "pair both: " + describe(point.probe) + " and " + describe(point.beside)
+                            : "pair alone: " + describe(sides == PairSides::First ? point.probe : point.beside) +
+                                  (sides == PairSides::First ? "" : " across");
+  std::optional<StoredEstimate> known = store.find(key);
+  if (!known) {
+    llvm::Expected<bool> hasTime = sampler.hasTimeFor(areBoth ? 2 : 1);
+    if (!hasTime)
+      return hasTime.takeError();
+    if (!*hasTime)
+      return false;
+    if (llvm::Error error = bench.preparePair(point.probe, point.beside.bytes, sides))
+      return std::move(error);
+    llvm::Expected<std::optional<Sampled>> taken = sampler.measure(bench.participants(point.probe));
+    if (!taken)
+      return taken.takeError();
+    if (!*taken)
+      return false;
+    known = StoredEstimate{(*taken)->time, (*taken)->isSkewed};
+    store.put(key, *known);
+  }
+  to = known->time;
+  point.isSkewed |= known->isSkewed;
+  return true;
+}
+
 llvm::Expected<PairPoint> ContentionCalibrator::measurePair(const CollectiveProbe &wanted) {
   PairPoint point;
-  point.probe = wanted;
-  point.probe.bytes = bench.feasibleBytes(wanted);
-  const CollectiveProbe &probe = point.probe;
+  std::optional<GroupShape> across = bench.shapeAcross(wanted.shape);
+  point.probe = point.beside = wanted;
+  point.beside.shape = across.value_or(wanted.shape);
+  for (CollectiveProbe *probe : {&point.probe, &point.beside})
+    probe->bytes = bench.feasibleBytes(*probe);
   sampler.beginSeries();
-  for (bool areBoth : {false, true}) {
-    std::string key = llvm::formatv("pair {0}: {1} {2} {3}:{4}:{5} {6}", areBoth ? "both" : "alone",
-                                    stringify(probe.kind), probe.bytes, probe.shape.ranks, probe.shape.nodes,
-                                    probe.shape.ranksPerNode, stringify(probe.element))
-                          .str();
-    std::optional<StoredEstimate> known = store.find(key);
-    if (!known) {
-      llvm::Expected<bool> hasTime = sampler.hasTimeFor(areBoth ? 2 : 1);
-      if (!hasTime)
-        return hasTime.takeError();
-      std::optional<Sampled> sampled;
-      if (*hasTime) {
-        if (llvm::Error error = bench.preparePair(probe, areBoth))
-          return std::move(error);
-        llvm::Expected<std::optional<Sampled>> taken = sampler.measure(probe.shape.ranks);
-        if (!taken)
-          return taken.takeError();
-        sampled = *taken;
-      }
-      if (!sampled) {
-        point.skipped = "the time that was given is used up";
-        return point;
-      }
-      known = StoredEstimate{sampled->time, sampled->isSkewed};
-      store.put(key, *known);
+  for (PairSides sides : {PairSides::First, PairSides::Second, PairSides::Both}) {
+    Estimate &to = sides == PairSides::First    ? point.alone
+                   : sides == PairSides::Second ? point.besideAlone
+                                                : point.both;
+    if (sides == PairSides::Second && !across) {
+      to = point.alone;
+      continue;
     }
-    (areBoth ? point.both : point.alone) = known->time;
-    point.isSkewed |= known->isSkewed;
+    llvm::Expected<bool> isKnown = measureSides(point, sides, to);
+    if (!isKnown)
+      return isKnown.takeError();
+    if (!*isKnown) {
+      point.skipped = "the time that was given is used up";
+      return point;
+    }
   }
-  progress(llvm::formatv("{0} of {1} beside another: each takes {2:F1} % longer", stringify(probe.kind),
-                         formatBytes(probe.bytes), static_cast<double>(point.permille()) / 10)
+  progress(llvm::formatv("{0} of {1} on {2} ranks beside another on {3}: each takes {4:F1} % longer",
+                         stringify(point.probe.kind), formatBytes(point.probe.bytes), point.probe.shape.ranks,
+                         point.beside.shape.ranks, static_cast<double>(point.permille()) / 10)
                .str());
   return point;
 }

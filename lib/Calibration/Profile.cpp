@@ -122,8 +122,13 @@ static json::Object describe(const Calibration &calibration) {
                                    {"bytes", pair.probe.bytes},
                                    {"ranks", pair.probe.shape.ranks},
                                    {"nodes", pair.probe.shape.nodes},
+                                   {"beside_ranks", pair.beside.shape.ranks},
+                                   {"beside_nodes", pair.beside.shape.nodes},
                                    {"alone_ns", pair.alone.value},
+                                   {"beside_alone_ns", pair.besideAlone.value},
                                    {"both_ns", pair.both.value},
+                                   {"both_lo_ns", pair.both.lo},
+                                   {"both_hi_ns", pair.both.hi},
                                    {"permille", pair.permille()}});
     else
       skip((kind + " of " + llvm::Twine(pair.probe.bytes) + " bytes beside another").str(), pair.skipped);
@@ -250,6 +255,38 @@ static void mergeContention(llvm::ArrayRef<ContentionPoint> points, json::Object
   root["contention"] = std::move(all);
 }
 
+/// Puts the parts of links that were measured in the place of what the base says of the same groups. Two axes of one
+/// pair may have the same shape, and the same kind may be measured from both; the larger part counts.
+static void mergeShares(llvm::ArrayRef<PairPoint> pairs, json::Object &root) {
+  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, int64_t> measured, shares;
+  for (const PairPoint &pair : pairs)
+    for (const CollectiveProbe &probe : {pair.probe, pair.beside})
+      if (pair.skipped.empty()) {
+        int64_t &part = measured[{stringify(probe.kind).str(), probe.shape.nodes, probe.shape.ranks, probe.bytes}];
+        part = std::max(part, pair.partPermille());
+      }
+  if (measured.empty())
+    return;
+  json::Object &resources = childOf(root, "resources");
+  if (const json::Array *old = resources.getArray("shares"))
+    for (const json::Value &value : *old) {
+      const json::Object &entry = *value.getAsObject();
+      shares[{entry.getString("kind")->str(), *entry.getInteger("nodes"), entry.getInteger("ranks").value_or(0),
+              *entry.getInteger("bytes")}] = *entry.getInteger("permille");
+    }
+  for (const auto &[key, part] : measured)
+    shares[key] = part;
+  json::Array all;
+  for (const auto &[key, part] : shares) {
+    const auto &[kind, nodes, ranks, bytes] = key;
+    json::Object entry{{"kind", kind}, {"bytes", bytes}, {"nodes", nodes}, {"permille", part}};
+    if (ranks > 0)
+      entry["ranks"] = ranks;
+    all.push_back(std::move(entry));
+  }
+  resources["shares"] = std::move(all);
+}
+
 llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &base, const Calibration &calibration,
                                                          llvm::StringRef name) {
   llvm::Expected<json::Value> document = json::parse(base.toJSON());
@@ -277,6 +314,7 @@ llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &bas
   mergeOps(calibration.ops, root);
   mergeRoofline(calibration.roofline, root);
   mergeContention(calibration.contention, root);
+  mergeShares(calibration.pairs, root);
   root["name"] = name;
   json::Object described = describe(calibration);
   // What is not measured anew stays.

@@ -33,10 +33,11 @@ static constexpr Bytes kLeastRotated = 64 << 10;
 /// Times of empty pairs of which the median is taken.
 static constexpr size_t kEmptyPairs = 101;
 
-RuntimeBench::RuntimeBench(commrt_context *context, Bytes rotatedBytes)
-    : context(context), rotatedBytes(rotatedBytes), isDevice(commrt_context_is_device(context) == 1) {}
+RuntimeBench::RuntimeBench(commrt_context *context, Bytes rotatedBytes, int64_t ranksPerNode)
+    : context(context), rotatedBytes(rotatedBytes), ranksPerNode(ranksPerNode),
+      isDevice(commrt_context_is_device(context) == 1) {}
 RuntimeBench::~RuntimeBench() {
-  for (Buffer *buffer : {&input, &output, &otherOutput, &gate})
+  for (Buffer *buffer : {&collective.input, &collective.output, &beside.input, &beside.output, &gate})
     release(*buffer);
   for (Buffer &buffer : computation.buffers)
     release(buffer);
@@ -107,22 +108,39 @@ Bytes RuntimeBench::feasibleBytes(const CollectiveProbe &wanted) const {
   return std::max<Bytes>(1, (wanted.bytes + unit / 2) / unit) * unit;
 }
 
-std::string RuntimeBench::groupName(int64_t members, int64_t ctas) {
-  std::string suffix = ctas == kBeside ? "_beside" : ctas > 0 ? "_ctas_" + std::to_string(ctas) : "";
-  return "first_" + std::to_string(members) + suffix;
+int64_t RuntimeBench::participants(const CollectiveProbe &wanted) const {
+  return static_cast<int64_t>(groupsOfShape(wanted.shape, ranks(), ranksPerNode).size()) * wanted.shape.ranks;
 }
 
-llvm::Expected<commrt_group *> RuntimeBench::groupOfFirst(int64_t members, int64_t ctas) {
-  commrt_group *&found = groups[{members, ctas}];
+std::optional<GroupShape> RuntimeBench::shapeAcross(GroupShape shape) const {
+  RankGroups across = groupsAcross(groupsOfShape(shape, ranks(), ranksPerNode));
+  return across.empty() ? std::nullopt : std::optional(shapeOfRanks(across.front(), ranksPerNode));
+}
+
+std::string RuntimeBench::groupName(int64_t ranks, int64_t nodes, int64_t ctas) {
+  return "groups_of_" + std::to_string(ranks) + (nodes > 1 ? "_on_" + std::to_string(nodes) : "") +
+         (ctas > 0 ? "_ctas_" + std::to_string(ctas) : "");
+}
+
+llvm::Expected<commrt_group *> RuntimeBench::groupNamed(const std::string &name, const RankGroups &members) {
+  commrt_group *&found = groups[name];
   if (found)
     return found;
-  std::vector<int64_t> ranks(members);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  int64_t offsets[] = {0, members};
-  std::string name = groupName(members, ctas);
-  if (commrt_group_create(context, name.c_str(), 1, offsets, ranks.data(), &found) != COMMRT_OK)
+  std::vector<int64_t> offsets = {0}, ranks;
+  for (const std::vector<int64_t> &group : members) {
+    ranks.insert(ranks.end(), group.begin(), group.end());
+    offsets.push_back(static_cast<int64_t>(ranks.size()));
+  }
+  if (commrt_group_create(context, name.c_str(), static_cast<int64_t>(members.size()), offsets.data(), ranks.data(),
+                          &found) != COMMRT_OK)
     return lastError();
   return found;
+}
+
+llvm::Expected<commrt_group *> RuntimeBench::groupOfAll() {
+  std::vector<int64_t> all(ranks());
+  std::iota(all.begin(), all.end(), 0);
+  return groupNamed("all", {all});
 }
 
 //===- Buffers --------------------------------------------------------------------------------===//
@@ -170,39 +188,43 @@ llvm::Error RuntimeBench::grow(Buffer &buffer, Bytes bytes, int32_t type) {
 llvm::Error RuntimeBench::prepare(const CollectiveProbe &wanted) { return prepareCollective(wanted, /*ctas=*/0); }
 
 llvm::Error RuntimeBench::prepareCollective(const CollectiveProbe &wanted, int64_t ctas) {
-  probe = wanted;
-  isComputation = false;
-  otherGroup = nullptr;
+  isComputation = isPair = false;
+  llvm::Expected<commrt_group *> made = groupNamed(groupName(wanted.shape.ranks, wanted.shape.nodes, ctas),
+                                                   groupsOfShape(wanted.shape, ranks(), ranksPerNode));
+  return made ? prepareOn(*made, wanted, collective) : made.takeError();
+}
+
+/// Makes the buffers of a collective.
+llvm::Error RuntimeBench::prepareOn(commrt_group *group, const CollectiveProbe &wanted, Prepared &to) {
   std::optional<int32_t> type = runtimeType(wanted.element);
   if (!type)
     return llvm::createStringError("the runtime has no element type " + stringify(wanted.element));
   dtype = *type;
-  llvm::Expected<commrt_group *> made = groupOfFirst(wanted.shape.ranks, ctas);
-  if (!made)
-    return made.takeError();
-  group = *made;
+  to.probe = wanted;
+  to.group = group;
   int64_t blocks = blocksOf(wanted.kind, wanted.shape.ranks);
-  count = wanted.bytes / blocks / commrt_dtype_size(dtype);
+  to.count = wanted.bytes / blocks / commrt_dtype_size(dtype);
   // Each buffer has room for all blocks. Buffers begin at multiples of 256 bytes, as allocations of devices do.
-  Bytes bytes = count * blocks * commrt_dtype_size(dtype);
-  stride = llvm::alignTo(bytes, 256);
-  slots = bytes >= kLeastRotated ? std::clamp<int64_t>(rotatedBytes / stride, 1, kMostSlots) : 1;
+  Bytes bytes = to.count * blocks * commrt_dtype_size(dtype);
+  to.stride = llvm::alignTo(bytes, 256);
+  to.slots = bytes >= kLeastRotated ? std::clamp<int64_t>(rotatedBytes / to.stride, 1, kMostSlots) : 1;
   if (commrt_group_rank(group) < 0 || bytes == 0)
     return llvm::Error::success();
-  if (llvm::Error error = grow(input, stride * slots, dtype))
+  if (llvm::Error error = grow(to.input, to.stride * to.slots, dtype))
     return error;
-  return grow(output, stride * slots, dtype);
+  return grow(to.output, to.stride * to.slots, dtype);
 }
 
 //===- Collectives ----------------------------------------------------------------------------===//
 
-int32_t RuntimeBench::start(int64_t operation, commrt_token **token, bool isOther) {
-  commrt_group *group = isOther ? otherGroup : this->group;
+int32_t RuntimeBench::start(const Prepared &which, int64_t operation, commrt_token **token) {
+  commrt_group *group = which.group;
+  int64_t count = which.count;
   int32_t place = commrt_group_rank(group);
-  Bytes offset = operation % slots * stride;
+  Bytes offset = operation % which.slots * which.stride;
   auto at = [&](const Buffer &buffer) { return buffer.data ? static_cast<char *>(buffer.data) + offset : nullptr; };
-  char *in = at(input), *out = at(isOther ? otherOutput : output);
-  switch (probe.kind) {
+  char *in = at(which.input), *out = at(which.output);
+  switch (which.probe.kind) {
   case CollectiveKind::AllGather:
     return commrt_all_gather_start(group, in, out, 1, count, dtype, -1, token);
   case CollectiveKind::ReduceScatter:
@@ -221,9 +243,10 @@ int32_t RuntimeBench::start(int64_t operation, commrt_token **token, bool isOthe
     return commrt_scatter_start(group, in, out, 1, count, dtype, 0, -1, token);
   case CollectiveKind::Permute: {
     std::vector<int64_t> pairs;
-    for (int64_t i = 0; i < probe.shape.ranks; ++i)
-      pairs.insert(pairs.end(), {i, (i + 1) % probe.shape.ranks});
-    return commrt_permute_start(group, in, out, count, dtype, pairs.data(), probe.shape.ranks, -1, token);
+    int64_t members = which.probe.shape.ranks;
+    for (int64_t i = 0; i < members; ++i)
+      pairs.insert(pairs.end(), {i, (i + 1) % members});
+    return commrt_permute_start(group, in, out, count, dtype, pairs.data(), members, -1, token);
   }
   case CollectiveKind::Send:
   case CollectiveKind::Recv:
@@ -239,7 +262,7 @@ int32_t RuntimeBench::start(int64_t operation, commrt_token **token, bool isOthe
 //===- Samples --------------------------------------------------------------------------------===//
 
 llvm::Error RuntimeBench::meet() {
-  llvm::Expected<commrt_group *> all = groupOfFirst(ranks());
+  llvm::Expected<commrt_group *> all = groupOfAll();
   return all ? meet(*all) : all.takeError();
 }
 
@@ -256,9 +279,9 @@ llvm::Expected<ProbeTime> RuntimeBench::run(int64_t operations) {
     return std::move(error);
   if (isComputation)
     return isDevice ? computeOnDevice(operations) : computeOnHost(operations);
-  if (commrt_group_rank(group) < 0)
+  if (commrt_group_rank(collective.group) < 0)
     return ProbeTime();
-  if (otherGroup)
+  if (isPair)
     return isDevice ? runPairOnDevice(operations) : runPairOnHost(operations);
   return isDevice ? runOnDevice(operations) : runOnHost(operations);
 }
@@ -268,7 +291,7 @@ llvm::Expected<ProbeTime> RuntimeBench::runOnHost(int64_t operations) {
   for (int64_t i = 0; i < operations; ++i) {
     commrt_token *token = nullptr;
     Ns begin = now();
-    if (start(turn++, &token) != COMMRT_OK)
+    if (start(collective, turn++, &token) != COMMRT_OK)
       return lastError();
     Ns issued = now();
     if (commrt_wait_host(token, -1) != COMMRT_OK)
@@ -297,27 +320,35 @@ llvm::Expected<Ns> RuntimeBench::elapsedBetween(commrt_event *empty, commrt_even
   return std::max<Ns>(0, total - medianOf(emptyPairs));
 }
 
-/// The gate is a sum of one element on the stream of the collectives: when it is done, every member has arrived on its
-/// device, so that what is behind it waits for nobody.
+llvm::Expected<commrt_group *> RuntimeBench::groupOfTakers() {
+  return participants(collective.probe) == ranks() ? groupOfAll() : collective.group;
+}
+
+/// The gate is a sum of one element: when it is done, every rank that takes part has arrived on its device, so that
+/// what is behind it waits for nobody.
 llvm::Error RuntimeBench::startGate(commrt_token **token) {
+  llvm::Expected<commrt_group *> takers = groupOfTakers();
+  if (!takers)
+    return takers.takeError();
   if (!gate.data)
     if (llvm::Error error = grow(gate, 2 * sizeof(float), COMMRT_F32))
       return error;
   auto *in = static_cast<float *>(gate.data);
-  if (commrt_all_reduce_start(group, in, in + 1, 1, COMMRT_F32, COMMRT_SUM, 1, -1, token) != COMMRT_OK)
+  if (commrt_all_reduce_start(*takers, in, in + 1, 1, COMMRT_F32, COMMRT_SUM, 1, -1, token) != COMMRT_OK)
     return lastError();
   return llvm::Error::success();
 }
 
 /// Messages run on another stream than collectives, which waits for the gate.
 llvm::Expected<ProbeTime> RuntimeBench::runOnDevice(int64_t operations) {
-  bool isMessage = probe.kind == CollectiveKind::Send || probe.kind == CollectiveKind::Recv;
+  CollectiveKind kind = collective.probe.kind;
+  bool isMessage = kind == CollectiveKind::Send || kind == CollectiveKind::Recv;
   commrt_stream *stream = nullptr;
   BenchHandles all(3, operations + 1);
   commrt_event *&empty = all.events[0], *&begin = all.events[1], *&end = all.events[2];
   if (llvm::Error error = startGate(&all.tokens.back()))
     return std::move(error);
-  if (commrt_group_stream(group, isMessage, &stream) != COMMRT_OK ||
+  if (commrt_group_stream(collective.group, isMessage, &stream) != COMMRT_OK ||
       commrt_wait(all.tokens.back(), stream) != COMMRT_OK ||
       commrt_event_record_timed(context, stream, &empty) != COMMRT_OK ||
       commrt_event_record_timed(context, stream, &begin) != COMMRT_OK)
@@ -325,7 +356,7 @@ llvm::Expected<ProbeTime> RuntimeBench::runOnDevice(int64_t operations) {
   Ns issued = 0;
   for (int64_t i = 0; i < operations; ++i) {
     Ns before = now();
-    if (start(i, &all.tokens[i]) != COMMRT_OK)
+    if (start(collective, i, &all.tokens[i]) != COMMRT_OK)
       return lastError();
     // A message is put on its stream when something waits for it.
     if (isMessage && commrt_wait(all.tokens[i], stream) != COMMRT_OK)
@@ -344,7 +375,7 @@ llvm::Expected<ProbeTime> RuntimeBench::runOnDevice(int64_t operations) {
 }
 
 llvm::Expected<std::vector<std::vector<int64_t>>> RuntimeBench::gather(llvm::ArrayRef<int64_t> own) {
-  llvm::Expected<commrt_group *> all = groupOfFirst(ranks());
+  llvm::Expected<commrt_group *> all = groupOfAll();
   if (!all)
     return all.takeError();
   auto size = static_cast<Bytes>(own.size() * sizeof(int64_t));

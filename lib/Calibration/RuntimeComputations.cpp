@@ -132,7 +132,7 @@ llvm::Expected<CallTimes> RuntimeBench::callTimes() {
   if (!isDevice) {
     // A wait for something that is complete; events are only bookkeeping.
     BenchHandles one(0, 1);
-    llvm::Expected<commrt_group *> world = groupOfFirst(ranks());
+    llvm::Expected<commrt_group *> world = groupOfAll();
     if (!world)
       return world.takeError();
     if (commrt_barrier_start(*world, -1, one.tokens.data()) != COMMRT_OK ||

@@ -86,7 +86,7 @@ llvm::Expected<BesideTime> RuntimeBench::runBesideOnHost(const ContentionPlan &p
   while (!hasBegun)
     std::this_thread::yield();
   Ns begin = now();
-  bool isMember = commrt_group_rank(group) >= 0;
+  bool isMember = commrt_group_rank(collective.group) >= 0;
   llvm::Expected<ProbeTime> time = plan.collectives > 0 && isMember ? runOnHost(plan.collectives) : ProbeTime();
   Ns end = now();
   if (thread.joinable())
@@ -106,10 +106,10 @@ llvm::Expected<BesideTime> RuntimeBench::runBesideOnHost(const ContentionPlan &p
 /// far the collectives are. If kernels are timed, a few run before, so that collectives have begun when the timing
 /// does. Times are read when all ranks are done, as a collective is as slow as its slowest member.
 llvm::Expected<BesideTime> RuntimeBench::runBesideOnDevice(const ContentionPlan &plan) {
-  bool isMember = commrt_group_rank(group) >= 0;
+  bool isMember = commrt_group_rank(collective.group) >= 0;
   BenchHandles all(6, plan.collectives + 1);
   commrt_stream *lane = nullptr;
-  if (isMember && commrt_group_stream(group, 0, &lane) != COMMRT_OK)
+  if (isMember && commrt_group_stream(collective.group, 0, &lane) != COMMRT_OK)
     return lastError();
   commrt_token *&gateToken = all.tokens.back();
   if (isMember) {
@@ -137,7 +137,7 @@ llvm::Expected<BesideTime> RuntimeBench::runBesideOnDevice(const ContentionPlan 
       return true;
     bool good = record(3, lane) && record(4, lane);
     for (int64_t i = 0; i < plan.collectives && good; ++i)
-      good = start(i, &all.tokens[i]) == COMMRT_OK;
+      good = start(collective, i, &all.tokens[i]) == COMMRT_OK;
     return good && record(5, lane);
   };
   // A start waits for what was put on the stream of computations before it. Collectives start on a stream of their own,
@@ -170,18 +170,27 @@ llvm::Expected<BesideTime> RuntimeBench::runBesideOnDevice(const ContentionPlan 
   return BesideTime{*total / (plan.timesKernels ? plan.kernels : plan.collectives), std::min(before, after)};
 }
 
-llvm::Error RuntimeBench::preparePair(const CollectiveProbe &wanted, bool areBoth) {
-  if (llvm::Error error = prepareCollective(wanted, /*ctas=*/0))
-    return error;
+llvm::Error RuntimeBench::preparePair(const CollectiveProbe &first, Bytes second, PairSides sides) {
+  RankGroups members = groupsOfShape(first.shape, ranks(), ranksPerNode), across = groupsAcross(members);
+  std::string name = groupName(first.shape.ranks, first.shape.nodes, /*ctas=*/0);
   // Both groups are made in any case, so that all ranks make them in the same order.
-  llvm::Expected<commrt_group *> other = groupOfFirst(wanted.shape.ranks, kBeside);
+  llvm::Expected<commrt_group *> own = groupNamed(name, members);
+  if (!own)
+    return own.takeError();
+  llvm::Expected<commrt_group *> other =
+      across.empty() ? groupNamed(name + "_again", members) : groupNamed(name + "_across", across);
   if (!other)
     return other.takeError();
-  if (areBoth && commrt_group_rank(group) >= 0 && stride > 0)
-    if (llvm::Error error = grow(otherOutput, stride * slots, dtype))
+  isComputation = false;
+  isPair = sides == PairSides::Both;
+  CollectiveProbe wanted = first;
+  if (!across.empty())
+    wanted.shape = shapeOfRanks(across.front(), ranksPerNode);
+  wanted.bytes = second;
+  if (sides != PairSides::First)
+    if (llvm::Error error = prepareOn(*other, wanted, isPair ? beside : collective))
       return error;
-  otherGroup = areBoth ? *other : nullptr;
-  return llvm::Error::success();
+  return sides == PairSides::Second ? llvm::Error::success() : prepareOn(*own, first, collective);
 }
 
 llvm::Expected<ProbeTime> RuntimeBench::runPairOnHost(int64_t operations) {
@@ -189,7 +198,7 @@ llvm::Expected<ProbeTime> RuntimeBench::runPairOnHost(int64_t operations) {
   for (int64_t i = 0; i < operations; ++i, ++turn) {
     BenchHandles all(0, 2);
     Ns begin = now();
-    if (start(turn, &all.tokens[0]) != COMMRT_OK || start(turn, &all.tokens[1], /*isOther=*/true) != COMMRT_OK)
+    if (start(collective, turn, &all.tokens[0]) != COMMRT_OK || start(beside, turn, &all.tokens[1]) != COMMRT_OK)
       return lastError();
     Ns issued = now();
     for (commrt_token *token : all.tokens)
@@ -209,9 +218,9 @@ llvm::Expected<ProbeTime> RuntimeBench::runPairOnDevice(int64_t operations) {
   commrt_token *&gateToken = all.tokens.back();
   if (llvm::Error error = startGate(&gateToken))
     return std::move(error);
-  commrt_group *both[] = {group, otherGroup};
+  const Prepared *both[] = {&collective, &beside};
   for (int which : {0, 1})
-    if (commrt_group_stream(both[which], 0, &lanes[which]) != COMMRT_OK ||
+    if (commrt_group_stream(both[which]->group, 0, &lanes[which]) != COMMRT_OK ||
         commrt_wait(gateToken, lanes[which]) != COMMRT_OK)
       return lastError();
   for (size_t index : {0, 1})
@@ -220,7 +229,7 @@ llvm::Expected<ProbeTime> RuntimeBench::runPairOnDevice(int64_t operations) {
   Ns issued = now();
   for (int64_t i = 0; i < operations; ++i)
     for (int which : {0, 1})
-      if (start(i, &all.tokens[2 * i + which], /*isOther=*/which == 1) != COMMRT_OK)
+      if (start(*both[which], i, &all.tokens[2 * i + which]) != COMMRT_OK)
         return lastError();
   issued = now() - issued;
   for (int which : {0, 1})
@@ -229,7 +238,10 @@ llvm::Expected<ProbeTime> RuntimeBench::runPairOnDevice(int64_t operations) {
   for (size_t index : {2, 3})
     if (llvm::Error error = await(all.events[index]))
       return std::move(error);
-  if (llvm::Error error = meet(group))
+  llvm::Expected<commrt_group *> takers = groupOfTakers();
+  if (!takers)
+    return takers.takeError();
+  if (llvm::Error error = meet(*takers))
     return std::move(error);
   Ns last = 0;
   for (size_t index : {2, 3}) {

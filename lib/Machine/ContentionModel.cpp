@@ -44,13 +44,20 @@ static bool anyIn(llvm::ArrayRef<ContentionEntry> entries) {
       entries, [](const ContentionEntry &entry) { return entry.computePermille > 0 || entry.collectivePermille > 0; });
 }
 
+/// Whether two collectives of a part are slower beside each other.
+static bool disturbs(const ShareEntry &entry) { return entry.part > kWhole / 2; }
+
 bool ContentionModel::sharesDevice() const {
   return hasUnits() || anyIn(machine.contention) ||
-         llvm::any_of(machine.pairs, [](const PairEntry &entry) { return entry.permille > 0; }) ||
+         llvm::any_of(shares(), [](const ShareEntry &entry) { return disturbs(entry); }) ||
          llvm::any_of(machine.variants, [](const CollectiveVariant &variant) { return anyIn(variant.contention); });
 }
 
-bool ContentionModel::any() const { return machine.resources || sharesDevice(); }
+bool ContentionModel::any() const { return sharesLinks() || sharesDevice(); }
+
+llvm::ArrayRef<ShareEntry> ContentionModel::shares() const {
+  return machine.resources ? llvm::ArrayRef<ShareEntry>(machine.resources->shares) : llvm::ArrayRef<ShareEntry>();
+}
 
 bool ContentionModel::isMeasured(CollectiveKind kind) const {
   return llvm::any_of(machine.contention, [&](const ContentionEntry &entry) { return entry.kind == kind; });
@@ -84,26 +91,28 @@ static const ContentionEntry *find(llvm::ArrayRef<ContentionEntry> entries, Coll
   return best;
 }
 
-/// The measured pair of a kind on the same class of links whose bytes are nearest; null without one.
-static const PairEntry *findPair(const MachineModel &machine, CollectiveKind kind, Bytes bytes, bool acrossNodes) {
-  const PairEntry *best = nullptr;
-  for (const PairEntry &entry : machine.pairs)
+/// The measured share of a kind on the same class of links whose bytes are nearest; null without one.
+static const ShareEntry *findShare(llvm::ArrayRef<ShareEntry> shares, CollectiveKind kind, Bytes bytes,
+                                   bool acrossNodes) {
+  const ShareEntry *best = nullptr;
+  for (const ShareEntry &entry : shares)
     if (entry.kind == kind && entry.acrossNodes == acrossNodes && (!best || isNearer(bytes, entry.bytes, best->bytes)))
       best = &entry;
   return best;
 }
 
-/// What two collectives of any kind do to each other on the same links, permille: the median of what was measured (the
-/// lower one of an even number). None if nothing was. O(pairs log pairs).
-static std::optional<int64_t> medianOfPairs(const MachineModel &machine, bool acrossNodes) {
+/// The median of what was measured on the same links (the lower one of an even number). If nothing was, collectives on
+/// lanes that the profile lets them share still run one after the other there. O(shares log shares).
+int64_t ContentionModel::partOfUnmeasured(bool acrossNodes) const {
   std::vector<int64_t> measured;
-  for (const PairEntry &entry : machine.pairs)
+  for (const ShareEntry &entry : shares())
     if (entry.acrossNodes == acrossNodes)
-      measured.push_back(entry.permille);
+      measured.push_back(entry.part);
   if (measured.empty())
-    return std::nullopt;
+    return machine.lanes != machine.givenLanes ? kWhole : 0;
   llvm::sort(measured);
-  return measured[(measured.size() - 1) / 2];
+  int64_t median = measured[(measured.size() - 1) / 2];
+  return median > kWhole / 2 ? median : 0;
 }
 
 Demand ContentionModel::ofKernel(bool isProduct, Bytes bytes, Ns time) const {
@@ -144,6 +153,9 @@ struct TrafficRate {
 
 } // namespace
 
+/// The link of a group whose shares are measured.
+static Resource slowestLink(GroupShape shape) { return shape.nodes > 1 ? Resource::Network : Resource::NodeLinks; }
+
 /// The bytes of the alpha-beta model (MachineModel.md). A ring over nodes passes both classes of links, and the
 /// ranks of a node share what leaves it.
 static TrafficRate trafficOf(CollectiveKind kind, GroupShape shape) {
@@ -176,18 +188,12 @@ static TrafficRate trafficOf(CollectiveKind kind, GroupShape shape) {
   return rate;
 }
 
-/// The part of a link of two collectives that take so much longer beside each other than alone.
-static int64_t partOfPair(int64_t permille) {
-  return std::min<int64_t>(kWhole, (kPermille + permille) * (kWhole / kPermille) / 2);
-}
-
-/// The parts of memory and links, as far as the profile says. What was measured of pairs precedes what follows from
-/// bandwidths: two of them meet it on the slowest link, and do not take longer on another one.
+/// The parts of memory and links, as far as the profile says. What was measured of two at once precedes what follows
+/// from bandwidths: two of them meet it on the slowest link, and do not take longer on another one.
 void ContentionModel::addTraffic(Demand &demand, CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time) const {
   Traffic traffic = trafficOf(kind, shape).of(bytes);
-  Resource slowest = shape.nodes > 1 ? Resource::Network : Resource::NodeLinks;
-  const PairEntry *pair = findPair(machine, kind, bytes, shape.nodes > 1);
-  int64_t most = pair ? partOfPair(pair->permille) : kWhole;
+  const ShareEntry *share = findShare(shares(), kind, bytes, shape.nodes > 1);
+  int64_t most = share ? share->part : kWhole;
   if (hasUnits()) {
     Wide inMemory = (traffic.inside + traffic.outside) * machine.resources->trafficPermille / kPermille;
     demand.set(Resource::Memory, shareOfBandwidth(inMemory, time, machine.memoryBytesPerSecond));
@@ -199,12 +205,14 @@ void ContentionModel::addTraffic(Demand &demand, CollectiveKind kind, Bytes byte
     set(Resource::NodeLinks, traffic.inside, machine.resources->nodeLinksBytesPerSecond);
     set(Resource::Network, traffic.outside, machine.resources->networkBytesPerSecond);
   }
-  if (pair) {
-    if (pair->permille > 0)
-      demand.set(slowest, most);
-  } else if (std::optional<int64_t> median = medianOfPairs(machine, shape.nodes > 1);
-             median.value_or(0) > 0 && !sharesLinks()) {
-    demand.set(slowest, partOfPair(*median));
+  if (share && disturbs(*share))
+    demand.set(slowestLink(shape), most);
+  if (int64_t part = partOfUnmeasured(shape.nodes > 1); !share && !sharesLinks() && part > 0) {
+    demand.set(slowestLink(shape), part);
+    // On a machine with one lane, those within nodes wait for those across nodes, too.
+    if (part == kWhole && machine.givenLanes == LaneSharing::One)
+      for (Resource link : {Resource::NodeLinks, Resource::Network})
+        demand.set(link, kWhole);
   }
 }
 
@@ -263,8 +271,20 @@ Demand ContentionModel::ofVariant(const CollectiveVariant &variant, Bytes bytes,
   return demand;
 }
 
-Shares ContentionModel::leastOfCollective(CollectiveKind kind) const {
+Shares ContentionModel::leastOfCollective(CollectiveKind kind, GroupShape shape) const {
   Shares least{};
+  if (shape.ranks <= 1)
+    return least;
+  bool acrossNodes = shape.nodes > 1, isMeasuredBeside = false;
+  int64_t part = kWhole;
+  for (const ShareEntry &entry : shares())
+    if (entry.kind == kind && entry.acrossNodes == acrossNodes) {
+      isMeasuredBeside = true;
+      part = std::min<int64_t>(part, disturbs(entry) ? entry.part : 0);
+    }
+  if (isMeasuredBeside || !sharesLinks())
+    least[static_cast<unsigned>(slowestLink(shape))] =
+        static_cast<int32_t>(isMeasuredBeside ? part : partOfUnmeasured(acrossNodes));
   if (hasUnits())
     least[static_cast<unsigned>(Resource::ComputeUnits)] = static_cast<int32_t>(
         std::min(kWhole, mulDiv(kWhole, machine.resources->ctas, machine.resources->computeUnits)));
@@ -297,10 +317,7 @@ Uses ContentionModel::usesOfCollective(CollectiveKind kind, GroupShape shape) co
   if (hasUnits() && !isMeasured(kind, Against::Memory))
     set(Resource::Memory, (inside + outside) * machine.resources->trafficPermille / kPermille,
         machine.memoryBytesPerSecond);
-  bool isPair = llvm::any_of(machine.pairs, [&](const PairEntry &entry) {
-    return entry.kind == kind && entry.acrossNodes == (shape.nodes > 1);
-  });
-  if (!isPair) {
+  if (!findShare(shares(), kind, 0, shape.nodes > 1)) {
     set(Resource::NodeLinks, inside, machine.resources->nodeLinksBytesPerSecond);
     set(Resource::Network, outside, machine.resources->networkBytesPerSecond);
   }

@@ -13,6 +13,7 @@
 
 #include "CommSched/Machine/MachineModel.h"
 #include "CommSched/Support/Arithmetic.h"
+#include "CommSched/Support/Demand.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/Twine.h"
@@ -361,13 +362,32 @@ ContentionEntry readContention(Reader entry, const CollectiveVariant *variant = 
   return result;
 }
 
-PairEntry readPair(Reader entry) {
-  entry.only({"kind", "bytes", "ranks", "nodes", "alone_ns", "both_ns", "permille"});
-  PairEntry result;
+/// The fields that both forms of a share have.
+ShareEntry readShareOf(Reader &entry) {
+  ShareEntry result;
   result.kind = readKind(entry);
   result.bytes = entry.integer("bytes", 0);
   result.acrossNodes = entry.integer("nodes", 1) > 1;
-  result.permille = entry.permille("permille");
+  return result;
+}
+
+ShareEntry readShare(Reader entry) {
+  entry.only({"kind", "bytes", "ranks", "nodes", "permille"});
+  ShareEntry result = readShareOf(entry);
+  entry.integer("ranks", 1, 1);
+  int64_t permille = entry.integer("permille", kPermille / 2, std::nullopt, kPermille);
+  result.part = static_cast<int32_t>(permille * (kWhole / kPermille));
+  return result;
+}
+
+/// What calibrations say of two collectives at once, and what counts in profiles without `resources.shares`, as version
+/// 0.2 wrote them: two of a part take as much longer than one as was measured, but no longer than one after the other.
+ShareEntry readPair(Reader entry) {
+  entry.only({"kind", "bytes", "ranks", "nodes", "beside_ranks", "beside_nodes", "alone_ns", "beside_alone_ns",
+              "both_ns", "both_lo_ns", "both_hi_ns", "permille"});
+  ShareEntry result = readShareOf(entry);
+  int64_t permille = entry.permille("permille");
+  result.part = static_cast<int32_t>(std::min<int64_t>(kWhole, (kPermille + permille) * (kWhole / kPermille) / 2));
   return result;
 }
 
@@ -412,8 +432,10 @@ CollectiveVariant readVariant(Reader entry, const MachineModel &machine) {
 }
 
 MachineResources readResources(Reader entry, const MachineModel &machine) {
-  entry.only({"compute_units", "ctas", "traffic_permille", "vector_units_permille", "network", "node_links"});
+  entry.only({"compute_units", "ctas", "traffic_permille", "vector_units_permille", "network", "node_links", "shares"});
   MachineResources result;
+  entry.each("shares", [&](Reader share) { result.shares.push_back(readShare(share)); });
+  bool namesLinks = entry.has("compute_units") || entry.has("network") || entry.has("node_links");
   auto readRate = [&](llvm::StringRef key, int64_t otherwise) {
     if (!entry.has(key))
       return otherwise;
@@ -421,11 +443,13 @@ MachineResources readResources(Reader entry, const MachineModel &machine) {
     named.only({"bandwidth_gbps"});
     return named.rate("bandwidth_gbps", kGiga);
   };
-  result.networkBytesPerSecond = readRate("network", machine.inter.bytesPerSecond);
-  result.nodeLinksBytesPerSecond = readRate("node_links", machine.intra.bytesPerSecond);
+  if (namesLinks) {
+    result.networkBytesPerSecond = readRate("network", machine.inter.bytesPerSecond);
+    result.nodeLinksBytesPerSecond = readRate("node_links", machine.intra.bytesPerSecond);
+  }
   if (!entry.has("compute_units")) {
-    if (!entry.has("network") && !entry.has("node_links"))
-      entry.fail("compute_units", "expected compute units, or the rate of network or node_links");
+    if (!namesLinks && !entry.has("shares"))
+      entry.fail("compute_units", "expected compute units, the rate of network or node_links, or shares");
     for (llvm::StringRef key : {"ctas", "traffic_permille", "vector_units_permille"})
       if (entry.has(key))
         entry.fail(key, "expected compute_units beside it");
@@ -483,7 +507,7 @@ void readMachine(Reader root, MachineModel &machine) {
     machine.wait = overheads.integer("wait_ns", 0, 0);
     machine.hop = overheads.integer("hop_ns", 0, 0);
   }
-  machine.lanes = readLanes(root);
+  machine.givenLanes = machine.lanes = readLanes(root);
 
   Reader links = root.child("links");
   links.only({"base_ns", "intra", "inter"});
@@ -500,11 +524,17 @@ void readMachine(Reader root, MachineModel &machine) {
   root.each("contention", [&](Reader entry) { machine.contention.push_back(readContention(entry)); });
   root.each("variants", [&](Reader entry) { machine.variants.push_back(readVariant(entry, machine)); });
   // The rest of the calibration is for people.
+  std::vector<ShareEntry> pairs;
   if (root.isObject("calibration"))
-    root.child("calibration").each("pairs", [&](Reader entry) { machine.pairs.push_back(readPair(entry)); });
+    root.child("calibration").each("pairs", [&](Reader entry) { pairs.push_back(readPair(entry)); });
+  if (!pairs.empty() && !machine.resources)
+    machine.resources.emplace();
+  if (machine.resources && machine.resources->shares.empty())
+    machine.resources->shares = std::move(pairs);
   // Lanes of their own let collectives on one link meet, so that what they do to each other shows.
-  bool meetOnLinks = (machine.resources && machine.resources->computeUnits > 0) || !machine.pairs.empty();
-  if (machine.lanes == LaneSharing::PerLink && meetOnLinks)
+  bool isMeasured = machine.resources && !machine.resources->shares.empty();
+  bool meetOnLinks = isMeasured || (machine.resources && machine.resources->computeUnits > 0);
+  if (isMeasured || (machine.lanes == LaneSharing::PerLink && meetOnLinks))
     machine.lanes = LaneSharing::PerGroup;
 }
 

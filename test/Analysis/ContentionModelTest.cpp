@@ -118,7 +118,7 @@ TEST(ContentionModel, TheNearestEntryCounts) {
   EXPECT_EQ(units(Kind::AllGather, 1001), 500'000);
   EXPECT_EQ(units(Kind::AllGather, 100, 7), 750'000);
   EXPECT_EQ(model.ofCollective(Kind::AllGather, 100, kInside, 1000).share[1], 1'000'000);
-  EXPECT_EQ(model.leastOfCollective(Kind::AllGather), (Shares{200'000, 1'000'000, 0, 0, 0}));
+  EXPECT_EQ(model.leastOfCollective(Kind::AllGather, kInside), (Shares{200'000, 1'000'000, 0, 0, 0}));
   // Without resources the first kind stands in.
   EXPECT_EQ(units(Kind::ReduceScatter, 1), 200'000);
 }
@@ -143,6 +143,7 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
       R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix", "compute_permille": 1}])";
   for (const char *more : {"", R"(, "resources": {"compute_units": 10})"}) {
     MachineModel machine = contentionMachine(contention + more + pairs), without = contentionMachine(contention + more);
+    bool hasUnits = machine.resources->computeUnits > 0;
     auto pair = [](const MachineModel &of, Kind kind, Bytes bytes, GroupShape shape, Ns time) {
       Demand demand = ContentionModel(of).ofCollective(kind, bytes, shape, time);
       return slowdownOf(demand, demand);
@@ -158,8 +159,8 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
     // A kind that was not measured is as bandwidths say, or as the median of what was.
     for (Ns time : {301, 1000})
       EXPECT_EQ(pair(machine, Kind::AllReduce, 4000, kInside, time),
-                machine.resources ? pair(without, Kind::AllReduce, 4000, kInside, time) : 300);
-    if (!machine.resources)
+                hasUnits ? pair(without, Kind::AllReduce, 4000, kInside, time) : 300);
+    if (!hasUnits)
       EXPECT_EQ(pair(machine, Kind::AllReduce, 4000, kAcross, 1000), 50);
   }
   // Pairs alone say what links do, and nothing about kernels.
@@ -167,6 +168,57 @@ TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
   EXPECT_TRUE(ContentionModel(alone).any());
   EXPECT_EQ(ContentionModel(alone).ofCollective(Kind::AllGather, 4000, kInside, 1000).share,
             (Shares{0, 0, 650'000, 0, 0}));
+}
+
+// Tests that shares mean what pairs of earlier profiles meant, precede them, and that the least share of a kind is one
+// that every size has.
+TEST(ContentionModel, SharesAreAsMeasured) {
+  const char *shares = R"(, "resources": {"shares": [
+    {"kind": "all_gather", "bytes": 1000, "ranks": 4, "nodes": 1, "permille": 650},
+    {"kind": "all_gather", "bytes": 1000000, "nodes": 1, "permille": 950},
+    {"kind": "all_to_all", "bytes": 1000, "nodes": 1, "permille": 1000},
+    {"kind": "reduce_scatter", "bytes": 1000, "nodes": 1, "permille": 500}]})";
+  MachineModel machine = contentionMachine(shares);
+  ContentionModel model(machine);
+  EXPECT_TRUE(model.any());
+  auto inside = [&](Kind kind, Bytes bytes) { return model.ofCollective(kind, bytes, kInside, 1000).share[2]; };
+  EXPECT_EQ(inside(Kind::AllGather, 4000), 650'000);
+  EXPECT_EQ(inside(Kind::AllGather, 400000), 950'000);
+  EXPECT_EQ(inside(Kind::ReduceScatter, 4000), 0);
+  EXPECT_EQ(inside(Kind::AllReduce, 4000), 650'000); // The median.
+  EXPECT_EQ(model.leastOfCollective(Kind::AllGather, kInside)[2], 650'000);
+  EXPECT_EQ(model.leastOfCollective(Kind::ReduceScatter, kInside)[2], 0);
+  EXPECT_EQ(model.leastOfCollective(Kind::AllReduce, kInside)[2], 650'000);
+  // Where nothing was measured, groups that had lanes of their own share nothing.
+  EXPECT_FALSE(model.ofCollective(Kind::AllGather, 4000, kAcross, 1000).any());
+  MachineModel both = contentionMachine(std::string(shares) + R"(, "calibration": {"pairs": [
+    {"kind": "all_gather", "bytes": 1000, "nodes": 1, "permille": 0}]})");
+  EXPECT_EQ(ContentionModel(both).ofCollective(Kind::AllGather, 4000, kInside, 1000).share[2], 650'000);
+  // All of them free: no contention model.
+  EXPECT_FALSE(ContentionModel(contentionMachine(R"(, "resources": {"shares": [
+    {"kind": "all_gather", "bytes": 1, "nodes": 1, "permille": 500}]})"))
+                   .any());
+}
+
+// Tests that curves that were measured alone never add up to more than a link: a class of links of which no share was
+// measured stays what the lanes or the rates of the profile say.
+TEST(ContentionModel, UnmeasuredLinksStayShared) {
+  const std::string shares = R"("shares": [{"kind": "all_gather", "bytes": 1, "nodes": 1, "permille": 800}])";
+  MachineModel one = contentionMachine(R"(, "lanes": "one", "resources": {)" + shares + "}");
+  EXPECT_EQ(one.lanes, LaneSharing::PerGroup);
+  EXPECT_EQ(ContentionModel(one).ofCollective(Kind::AllGather, 1, kInside, 9).share, (Shares{0, 0, 800'000, 0, 0}));
+  EXPECT_EQ(ContentionModel(one).ofCollective(Kind::AllReduce, 1, kAcross, 9).share,
+            (Shares{0, 0, 1'000'000, 1'000'000, 0}));
+  MachineModel perLink = contentionMachine(R"(, "lanes": "per_link", "resources": {)" + shares + "}");
+  EXPECT_EQ(ContentionModel(perLink).ofCollective(Kind::AllReduce, 1, kAcross, 9).share,
+            (Shares{0, 0, 0, 1'000'000, 0}));
+  EXPECT_EQ(ContentionModel(perLink).leastOfCollective(Kind::AllReduce, kAcross)[3], 1'000'000);
+  MachineModel named =
+      contentionMachine(R"(, "lanes": "per_link", "resources": {"network": {"bandwidth_gbps": 2}, )" + shares + "}");
+  Demand across = ContentionModel(named).ofCollective(Kind::AllGather, 4000, kAcross, 700);
+  EXPECT_EQ(across.share, (Shares{0, 0, 500'000, 625'000, 0}));
+  EXPECT_GT(ContentionModel(named).usesOfCollective(Kind::AllGather, kAcross)[3], 0);
+  EXPECT_EQ(ContentionModel(named).usesOfCollective(Kind::AllGather, kInside)[2], 0);
 }
 
 // Tests that resources without compute units are links alone: a ring over nodes uses both, kernels and memory nothing,
@@ -182,7 +234,7 @@ TEST(ContentionModel, LinksAlone) {
   Demand across = model.ofCollective(Kind::AllGather, 4000, kAcross, 700);
   EXPECT_EQ(across.share, (Shares{0, 0, 500'000, 625'000, 0}));
   EXPECT_EQ(slowdownOf(across, across), 250);
-  EXPECT_EQ(model.leastOfCollective(Kind::AllGather), Shares{});
+  EXPECT_EQ(model.leastOfCollective(Kind::AllGather, kInside), Shares{});
   // What was measured of pairs counts alone.
   MachineModel measured =
       contentionMachine(R"(, "resources": {"network": {"bandwidth_gbps": 2}}, "calibration": {"pairs": [
@@ -201,7 +253,7 @@ TEST(ContentionModel, UsesByTheByte) {
   constexpr int64_t kGiB = int64_t(1) << 30, kMillionths = 1'000'000;
   EXPECT_EQ(uses[2], kGiB * 7 / 8 / 10 * kMillionths + 600'000 /* of 0.6 ns */);
   EXPECT_EQ(uses[3], kGiB * 7 / 32 * kMillionths);
-  EXPECT_EQ(model.leastOfCollective(Kind::AllGather)[0], 200'000);
+  EXPECT_EQ(model.leastOfCollective(Kind::AllGather, kAcross)[0], 200'000);
   for (Kind kind : {Kind::AllGather, Kind::ReduceScatter, Kind::AllReduce})
     for (GroupShape shape : {kInside, kAcross, GroupShape{6, 3, 2}})
       for (Bytes bytes : {1, 7, 1000, 123457})
@@ -216,10 +268,15 @@ TEST(ContentionModel, UsesByTheByte) {
 }
 
 TEST(ContentionModel, ResourcesAreReadStrictly) {
-  for (const auto &[resources, wrong] : {std::pair("{}", "resources.compute_units"),
-                                         {R"({"network": {}})", "resources.network.bandwidth_gbps"},
-                                         {R"({"network": {"bandwidth_gbps": 1}, "ctas": 2})", "resources.ctas"},
-                                         {R"({"pcie": {"bandwidth_gbps": 1}})", "resources.pcie"}}) {
+  for (const auto &[resources, wrong] :
+       {std::pair("{}", "resources.compute_units"),
+        {R"({"network": {}})", "resources.network.bandwidth_gbps"},
+        {R"({"network": {"bandwidth_gbps": 1}, "ctas": 2})", "resources.ctas"},
+        {R"({"shares": [{"kind": "all_gather", "bytes": 1, "nodes": 1}]})", "resources.shares[0].permille"},
+        {R"({"shares": [{"kind": "send", "bytes": 1, "nodes": 1, "permille": 499}]})", "resources.shares[0].permille"},
+        {R"({"shares": [{"kind": "send", "bytes": 1, "nodes": 1, "permille": 1001}]})", "resources.shares[0].permille"},
+        {R"({"shares": [{"kind": "send", "bytes": 1, "permille": 600}]})", "resources.shares[0].nodes"},
+        {R"({"pcie": {"bandwidth_gbps": 1}})", "resources.pcie"}}) {
     std::string text = R"({"schema_version": 1, "name": "x", "node": {"ranks": 4},
       "memory": {"capacity_bytes": 1000, "bandwidth_gbps": 100}, "compute": {"peak_tflops": {"f32": 1}},
       "copy": {"launch_ns": 3, "bandwidth_gbps": 50},
@@ -249,7 +306,7 @@ TEST(ContentionModel, PairsAreReadStrictly) {
   for (const char *other : {R"("by hand")", R"({"when": 7})", R"([1])"}) {
     std::string text = contentionMachine().toJSON();
     text.insert(text.rfind('}'), std::string(R"(, "calibration": )") + other);
-    EXPECT_TRUE(llvm::cantFail(MachineModel::parse(text)).pairs.empty());
+    EXPECT_FALSE(llvm::cantFail(MachineModel::parse(text)).resources.has_value());
   }
 }
 

@@ -141,8 +141,8 @@ TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {
             "machine 'x.json': field 'contention[0].compute_permille': expected an integer of at least 0");
   EXPECT_EQ(errorOf(edited("contention", contention("memory", 1))), "no error");
   EXPECT_EQ(errorOf(edited("resources", json::Object{{"ctas", 1}})),
-            "machine 'x.json': field 'resources.compute_units': expected compute units, or the rate of network or "
-            "node_links");
+            "machine 'x.json': field 'resources.compute_units': expected compute units, the rate of network or "
+            "node_links, or shares");
   EXPECT_EQ(errorOf(edited("resources", json::Object{{"compute_units", 1}, {"vector_units_permille", 1001}})),
             "machine 'x.json': field 'resources.vector_units_permille': expected at most 1000, got 1001");
   EXPECT_EQ(errorOf(edited("resources", json::Object{{"compute_units", 1}, {"sms", 1}})),

@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include <cmath>
 #include <random>
+#include <set>
 
 using namespace commsched;
 
@@ -43,7 +44,7 @@ struct Truth {
   }
 };
 
-/// How much longer two collectives of a kind take beside each other.
+/// How much longer two collectives of a kind take than the longer one alone, of the time of the shorter one.
 int64_t pairPermille(CollectiveKind kind) { return kind == CollectiveKind::AllReduce ? 300 : 700; }
 
 /// A runtime's bench with a truth in the place of its clock. The clock of the calibrator moves by what runs take.
@@ -61,10 +62,17 @@ public:
     return llvm::Error::success();
   }
   /// Two all-reduces take three tenths longer than one, and two collectives of another kind seven.
-  llvm::Error preparePair(const CollectiveProbe &wanted, bool areBoth) override {
-    llvm::cantFail(prepare(wanted));
-    isPair = areBoth;
+  llvm::Error preparePair(const CollectiveProbe &first, Bytes second, PairSides sides) override {
+    llvm::cantFail(prepare(first));
+    besideBytes = second;
+    isPair = sides == PairSides::Both;
+    if (sides == PairSides::Second)
+      current.bytes = second;
     return llvm::Error::success();
+  }
+  /// Collectives along another axis than that of all ranks: of three times as many bytes.
+  Bytes feasibleBytes(const CollectiveProbe &wanted) const override {
+    return wanted.shape.ranks == 3 ? 3 * wanted.bytes : RuntimeBench::feasibleBytes(wanted);
   }
   llvm::Error prepare(const ComputeProbe &wanted) override {
     computation = wanted;
@@ -113,7 +121,11 @@ public:
     if (std::uniform_int_distribution<>(0, 99)(random) < truth.outliers)
       factor *= 10;
     auto time = static_cast<Ns>(factor * static_cast<double>(truth(current.bytes)));
-    time += time * truth.skewPermille * rank() / 1000 + (isPair ? time * pairPermille(current.kind) / 1000 : 0);
+    if (isPair) {
+      Ns other = truth(besideBytes), shorter = std::min(time, other);
+      time = std::max(time, other) + shorter * pairPermille(current.kind) / 1000;
+    }
+    time += time * truth.skewPermille * rank() / 1000;
     clock += time;
     return ProbeTime{time, 500};
   }
@@ -128,6 +140,7 @@ private:
   CollectiveProbe current;
   std::optional<ComputeProbe> computation;
   bool isPair = false;
+  Bytes besideBytes = 0;
   Ns clock = 0;
 };
 
@@ -454,32 +467,34 @@ TEST(ContentionTest, FindsWhatPairsDoToEachOther) {
       if (budget == 0) {
         EXPECT_EQ(pair.skipped, "");
         EXPECT_NEAR(static_cast<double>(pair.permille()), 300, 1);
-        EXPECT_EQ(machine.pairs.size(), 1u);
-        for (const PairEntry &entry : machine.pairs)
-          EXPECT_EQ(entry.permille, pair.permille());
+        EXPECT_EQ(machine.resources->shares.size(), 1u);
+        for (const ShareEntry &entry : machine.resources->shares)
+          EXPECT_EQ(entry.part, pair.partPermille() * 1000);
+        EXPECT_EQ(pair.partPermille(), 650);
         int64_t before = bench.prepared;
         EXPECT_EQ(llvm::cantFail(calibrator.measurePair(collective)).permille(), pair.permille());
         EXPECT_EQ(bench.prepared, before);
       } else {
         EXPECT_EQ(pair.skipped, "the time that was given is used up");
-        EXPECT_TRUE(machine.pairs.empty());
+        EXPECT_TRUE(machine.resources->shares.empty());
         EXPECT_LE(bench.now(), budget + budget / 10);
       }
       return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
     });
 }
 
-/// The makespan of two collectives that are started at once on groups of their own, in a machine, ns.
-Ns playPair(const MachineModel &machine, const CollectiveProbe &collective, Ns alone) {
+/// The makespan of two collectives that are started at once on groups of their own, in a machine, ns. The second one
+/// has the time `other`, or that of the first.
+Ns playPair(const MachineModel &machine, const CollectiveProbe &collective, Ns alone, Ns other = 0) {
   Problem problem;
   problem.laneNames = {"compute", "one", "other"};
   for (LaneId lane : {1, 2}) {
     Node start;
     start.kind = NodeKind::Start;
     start.lane = lane;
-    start.cost = alone;
+    start.cost = lane == 2 && other > 0 ? other : alone;
     problem.setDemand(
-        start, ContentionModel(machine).ofCollective(collective.kind, collective.bytes, collective.shape, alone));
+        start, ContentionModel(machine).ofCollective(collective.kind, collective.bytes, collective.shape, start.cost));
     problem.nodes.push_back(start);
     problem.preds.append({});
     problem.touches.append({});
@@ -515,6 +530,85 @@ TEST(ContentionTest, PlansWithWhatPairsDoToEachOther) {
   });
 }
 
+Estimate exactly(Ns time) { return {time, time, time, 1, 0}; }
+
+/// What is derived from three times of a pair gives the same three times in the timeline: also if one side ends long
+/// before the other, if they do not disturb each other at all, and, at most, if they take longer than one after the
+/// other.
+TEST(ContentionTest, PartsOfGivenPairs) {
+  for (Ns first : {1'000'000, 2'000'000, 7'000'000})
+    for (Ns second : {1'000'000, 3'000'000})
+      for (int64_t permille : {-100, 0, 120, 500, 873, 1000, 1500}) {
+        Ns shorter = std::min(first, second), longer = std::max(first, second);
+        PairPoint pair;
+        pair.probe = pair.beside = reduceOfTwo();
+        pair.alone = exactly(first), pair.besideAlone = exactly(second);
+        pair.both = exactly(longer + shorter * permille / 1000);
+        EXPECT_EQ(pair.permille(), std::max<int64_t>(0, permille));
+        EXPECT_GE(pair.partPermille(), 500);
+        EXPECT_LE(pair.partPermille(), 1000);
+        Calibration calibration;
+        calibration.pairs = {pair};
+        MachineModel machine =
+            llvm::cantFail(mergeCalibration(llvm::cantFail(MachineModel::load("cpu-mpi")), calibration, "measured"));
+        EXPECT_EQ(machine.lanes, LaneSharing::PerGroup);
+        Ns truth = longer + shorter * std::clamp<int64_t>(permille, 0, 1000) / 1000;
+        EXPECT_NEAR(static_cast<double>(playPair(machine, pair.probe, first, second)) / static_cast<double>(truth), 1,
+                    0.002);
+      }
+}
+
+/// The groups of a shape and those across them are the axes of a mesh: every rank is in one group of each, and two
+/// groups have one rank in common. The shapes are those that a machine sees.
+TEST(ContentionTest, GroupsAreAxesOfAMesh) {
+  int64_t meshes = 0;
+  for (int64_t node : {2, 4, 8})
+    for (int64_t nodes : {1, 2, 4})
+      for (int64_t local = 1; local <= node; local *= 2)
+        for (int64_t spanned = 1; spanned <= nodes; spanned *= 2) {
+          GroupShape shape{local * spanned, spanned, local};
+          RankGroups groups = groupsOfShape(shape, node * nodes, node), across = groupsAcross(groups);
+          EXPECT_EQ(static_cast<int64_t>(groups.size()) * shape.ranks, node * nodes);
+          std::set<int64_t> seen;
+          for (const std::vector<int64_t> &group : groups) {
+            EXPECT_EQ(shapeOfRanks(group, node), shape);
+            seen.insert(group.begin(), group.end());
+          }
+          EXPECT_EQ(static_cast<int64_t>(seen.size()), node * nodes);
+          EXPECT_EQ(across.empty(), shape.ranks == node * nodes);
+          if (across.empty())
+            continue;
+          ++meshes;
+          for (const std::vector<int64_t> &group : groups)
+            for (const std::vector<int64_t> &other : across)
+              EXPECT_EQ(llvm::count_if(group, [&](int64_t rank) { return llvm::is_contained(other, rank); }), 1);
+        }
+  EXPECT_GE(meshes, 30);
+  // Three of four ranks do not divide a job: they are one group, beside another one with the same members.
+  EXPECT_EQ(groupsOfShape({3, 1, 3}, 4, 4), RankGroups({{0, 1, 2}}));
+  EXPECT_TRUE(groupsAcross(groupsOfShape({3, 1, 3}, 4, 4)).empty());
+}
+
+/// Two axes of a mesh of unequal sizes, of which one takes three times as many bytes: each is timed alone, and both
+/// together; both shapes reach the profile.
+TEST(ContentionTest, MeasuresTwoAxes) {
+  onRanks(6, Truth(), [&](TruthBench &bench) {
+    QuietContention quiet(bench, /*budget=*/0);
+    PairPoint pair = llvm::cantFail(quiet.calibrator.measurePair(reduceOfTwo()));
+    EXPECT_EQ(pair.beside.shape, (GroupShape{3, 1, 3}));
+    EXPECT_EQ(pair.beside.bytes, 3 * kMiB);
+    EXPECT_NEAR(static_cast<double>(pair.alone.value), static_cast<double>(Truth()(kMiB)), 2);
+    EXPECT_NEAR(static_cast<double>(pair.besideAlone.value), static_cast<double>(Truth()(3 * kMiB)), 2);
+    EXPECT_NEAR(static_cast<double>(pair.permille()), 300, 1);
+    Calibration calibration;
+    calibration.pairs = {pair};
+    MachineModel machine =
+        llvm::cantFail(mergeCalibration(llvm::cantFail(MachineModel::load("cpu-mpi")), calibration, "measured"));
+    EXPECT_EQ(machine.resources->shares.size(), 2u);
+    return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+  });
+}
+
 /// Two groups on threads: both collectives run, and a plain measurement afterwards runs one.
 TEST(ContentionTest, RunsPairsOnThreads) {
   onRanks(3, Truth(), [&](TruthBench &truth) {
@@ -522,15 +616,35 @@ TEST(ContentionTest, RunsPairsOnThreads) {
     CollectiveProbe collective = kAllReduce;
     collective.shape = {2, 1, 2};
     for (CollectiveKind kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::Permute})
-      for (bool areBoth : {true, false}) {
+      for (PairSides sides : {PairSides::Both, PairSides::First, PairSides::Second}) {
         collective.kind = kind;
         collective.bytes = 4 * kKiB;
-        llvm::cantFail(bench.preparePair(collective, areBoth));
+        llvm::cantFail(bench.preparePair(collective, collective.bytes, sides));
         ProbeTime time = llvm::cantFail(bench.run(3));
         EXPECT_EQ(time.total > 0, bench.rank() < 2); // The third rank takes no part.
       }
     llvm::cantFail(bench.prepare(collective));
     EXPECT_EQ(llvm::cantFail(bench.run(1)).total > 0, bench.rank() < 2);
+    return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+  });
+}
+
+/// All groups of an axis communicate at once, and those of the other axis beside them: every rank takes part.
+TEST(ContentionTest, RunsAxesOnThreads) {
+  onRanks(6, Truth(), [&](TruthBench &truth) {
+    RuntimeBench bench(truth.realContext);
+    CollectiveProbe collective = reduceOfTwo();
+    EXPECT_EQ(bench.participants(collective), 6);
+    EXPECT_EQ(bench.shapeAcross(collective.shape), (GroupShape{3, 1, 3}));
+    for (CollectiveKind kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::Permute})
+      for (PairSides sides : {PairSides::Both, PairSides::First, PairSides::Second}) {
+        collective.kind = kind;
+        collective.bytes = 24 * kKiB;
+        llvm::cantFail(bench.preparePair(collective, 12 * kKiB, sides));
+        EXPECT_GT(llvm::cantFail(bench.run(3)).total, 0);
+      }
+    llvm::cantFail(bench.prepare(collective));
+    EXPECT_GT(llvm::cantFail(bench.run(1)).total, 0);
     return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
   });
 }

@@ -220,7 +220,7 @@ TEST(EventsTest, RecoverContention) {
                                {"NCCL_EMU_SLOW_BY_MATRIX_PERMILLE", "150"},
                                {"NCCL_EMU_SLOW_BY_MEMORY_PERMILLE", "3200"},
                                {"COMMRT_DEVICE_KERNELS", "require"},
-                               {"COMMRT_NCCL_GROUPS", "first_2_ctas_2:max=2;first_2_ctas_32:max=32"}})
+                               {"COMMRT_NCCL_GROUPS", "groups_of_2_ctas_2:max=2;groups_of_2_ctas_32:max=32"}})
       setenv(name, value, 1);
     auto points = onRanks(2, [](RuntimeBench &bench) {
       CalibratorOptions options;
@@ -257,13 +257,14 @@ TEST(EventsTest, RecoverContention) {
   });
 }
 
-// Tests that what collectives of two groups do to each other is what the model says.
+// Tests that what collectives of two groups do to each other is what the model says: two groups with the same members,
+// and the two axes of a mesh of four ranks.
 TEST(EventsTest, RecoverWhatCollectivesDoToEachOther) {
-  for (int64_t permille : {0, 250, 1000}) {
+  for (auto [ranks, permille] : {std::pair(2, 0), {2, 250}, {2, 1000}, {4, 0}, {4, 250}, {4, 1000}}) {
     Truth truth;
-    follow(truth, [&truth, permille] {
+    follow(truth, [&truth, ranks = ranks, permille = permille] {
       setenv("NCCL_EMU_SLOW_BY_COLLECTIVE_PERMILLE", std::to_string(permille).c_str(), 1);
-      PairPoint pair = onRanks(2, [](RuntimeBench &bench) {
+      PairPoint pair = onRanks(ranks, [](RuntimeBench &bench) {
         CalibratorOptions options;
         Sampler sampler(bench, options);
         EstimateStore store(bench, nullptr, "");

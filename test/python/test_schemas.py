@@ -172,7 +172,8 @@ def full_profile():
         ],
         "calibration": {
             "pairs": [
-                {"kind": "all_gather", "bytes": 1, **shape, "alone_ns": 10, "both_ns": 15, "permille": 500},
+                {"kind": "all_gather", "bytes": 1, **shape, "alone_ns": 10, "both_ns": 15, "permille": 500}
+                | {"beside_ranks": 4, "beside_nodes": 1, "beside_alone_ns": 11, "both_lo_ns": 14, "both_hi_ns": 16},
             ]
         },
     }

@@ -90,11 +90,32 @@ static llvm::Expected<Questions> readPrograms(llvm::ArrayRef<std::string> paths,
   return questions;
 }
 
+/// The shapes of the groups of both axes of a mesh, each once: those of the faster axis follow each other. Without a
+/// mesh, all ranks.
+static llvm::Expected<std::vector<GroupShape>> shapesOf(const std::string &mesh, int64_t ranks, int64_t ranksPerNode) {
+  int64_t slow = 1, fast = ranks;
+  if (auto [first, second] = llvm::StringRef(mesh).split('x');
+      !mesh.empty() &&
+      (first.getAsInteger(10, slow) || second.getAsInteger(10, fast) || slow < 2 || fast < 2 || slow * fast != ranks))
+    return llvm::createStringError("--mesh: expected two axes of at least 2 ranks, of all " + llvm::Twine(ranks) +
+                                   " ranks of the job together, as '2x" + llvm::Twine(std::max<int64_t>(2, ranks / 2)) +
+                                   "', got '" + mesh + "'");
+  std::vector<GroupShape> shapes;
+  for (int64_t axis : {0, 1}) {
+    std::vector<int64_t> members;
+    for (int64_t place = 0; place < (axis == 0 ? fast : slow); ++place)
+      members.push_back(axis == 0 ? place : place * fast);
+    GroupShape shape = shapeOfRanks(members, ranksPerNode);
+    if (shape.ranks > 1 && !llvm::is_contained(shapes, shape))
+      shapes.push_back(shape);
+  }
+  return shapes;
+}
+
 static llvm::Expected<Questions> makeGrid(const QuestionOptions &options, const MachineModel &machine, int64_t ranks) {
-  std::vector<int64_t> members(ranks);
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    members[rank] = rank;
-  GroupShape shape = shapeOfRanks(members, machine.ranksPerNode);
+  llvm::Expected<std::vector<GroupShape>> shapes = shapesOf(options.mesh, ranks, machine.ranksPerNode);
+  if (!shapes)
+    return shapes.takeError();
   std::vector<std::string> kinds = options.kinds, elements = options.elements;
   if (kinds.empty())
     kinds = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "permute"};
@@ -109,7 +130,8 @@ static llvm::Expected<Questions> makeGrid(const QuestionOptions &options, const 
         return llvm::createStringError("--kinds: expected kinds of collectives as 'all_gather', got '" + name + "'");
       if (!element)
         return llvm::createStringError("--elements: expected element types as 'bf16', got '" + type + "'");
-      questions.collectives.push_back({{*kind, shape, *element, 0}, {}, options.least, options.most, ""});
+      for (const GroupShape &shape : *shapes)
+        questions.collectives.push_back({{*kind, shape, *element, 0}, {}, options.least, options.most, ""});
       questions.products.insert(*element);
     }
   return questions;
@@ -118,6 +140,8 @@ static llvm::Expected<Questions> makeGrid(const QuestionOptions &options, const 
 llvm::Expected<Questions> commsched::makeQuestions(const QuestionOptions &options, const MachineModel &machine,
                                                    int64_t ranks, const DialectRegistry &registry,
                                                    OperationCompiler &compiler) {
+  if (!options.programs.empty() && !options.mesh.empty())
+    return llvm::createStringError("--mesh: expected no --program, whose groups say what is measured");
   if (!options.programs.empty())
     return readPrograms(options.programs, machine, ranks, registry, compiler);
   if (ranks < 2)

@@ -26,6 +26,8 @@ struct QuestionOptions {
   std::vector<std::string> programs;
   /// Names of kinds and element types; the usual ones where empty.
   std::vector<std::string> kinds, elements;
+  /// The sizes of the two axes of a mesh, as "2x4"; empty: one axis.
+  std::string mesh;
   /// The smallest and the largest size of a grid.
   Bytes least = 0, most = 0;
 };

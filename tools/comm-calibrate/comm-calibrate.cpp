@@ -52,9 +52,11 @@ static cl::list<std::string> backends(
     cl::desc("threads, mpi, nccl or another (default: mpi under mpirun, otherwise threads). Each of several gets "
              "a profile of its own, FILE.BACKEND.json"),
     cl::value_desc("name,..."), cl::cat(category));
-static cl::list<std::string> measured("measure", cl::CommaSeparated,
-                                      cl::desc("collectives, computations, contention (default: the first two)"),
-                                      cl::value_desc("what,..."), cl::cat(category));
+static cl::list<std::string>
+    measured("measure", cl::CommaSeparated,
+             cl::desc("collectives, computations, contention, pairs (default: the first two); contention "
+                      "contains pairs, which are collectives beside collectives"),
+             cl::value_desc("what,..."), cl::cat(category));
 static cl::list<int64_t> ctas("ctas", cl::CommaSeparated,
                               cl::desc("nccl: numbers of thread blocks of collectives for which contention is measured "
                                        "(default: NCCL's choice)"),
@@ -69,6 +71,9 @@ static cl::list<std::string> kinds("kinds", cl::CommaSeparated,
                                    cl::desc("Kinds to measure (default: all_gather, reduce_scatter, all_reduce, "
                                             "all_to_all, broadcast, permute)"),
                                    cl::value_desc("kind,..."), cl::cat(category));
+static cl::opt<std::string>
+    mesh("mesh", cl::desc("Measure along the axes of a mesh of all ranks, the faster axis last (default: all ranks)"),
+         cl::value_desc("AxB"), cl::cat(category));
 static cl::list<std::string> elements("elements", cl::CommaSeparated,
                                       cl::desc("Element types to measure apart (default: f32, for all types)"),
                                       cl::value_desc("type,..."), cl::cat(category));
@@ -109,7 +114,7 @@ static OwnOptions ownOptions(category);
 /// Exit codes.
 static constexpr int failedCode = 1, inaccurateCode = 2;
 /// What belongs to the fingerprint of a measurement: a change of what is measured, or how, has to change it.
-static constexpr int cacheVersion = 4;
+static constexpr int cacheVersion = 5;
 
 static int report(const Twine &message) {
   WithColor::error(errs(), "comm-calibrate") << message << "\n";
@@ -205,16 +210,17 @@ static std::string fingerprintOf(const LocalRanks &local, const MachineModel &ba
 }
 
 static bool isMeasured(StringRef what) {
-  return measured.empty() ? what != "contention" : is_contained(measured, what);
+  return measured.empty() ? what == "collectives" || what == "computations" : is_contained(measured, what);
 }
 
 namespace {
 /// The measurements of one rank, in the order collectives, computations, contention.
 class RankCalibration {
 public:
-  RankCalibration(commrt_context *context, const Questions &questions, std::string fingerprint, std::string folder)
-      : bench(context), questions(questions), fingerprint(std::move(fingerprint)), folder(std::move(folder)),
-        begin(bench.now()) {}
+  RankCalibration(commrt_context *context, const Questions &questions, int64_t ranksPerNode, std::string fingerprint,
+                  std::string folder)
+      : bench(context, kRotatedBytes, ranksPerNode), questions(questions), fingerprint(std::move(fingerprint)),
+        folder(std::move(folder)), begin(bench.now()) {}
 
   Error run();
   Calibration result;
@@ -307,7 +313,7 @@ Error RankCalibration::measureComputations(EstimateStore &store) {
 }
 
 /// The pairs: of each kind and shape the largest size, beside a product and a copy that take long enough, and beside
-/// itself on another group.
+/// itself along the other axis of the mesh.
 Error RankCalibration::measureContention(EstimateStore &store) {
   constexpr int64_t productSide = 256;
   constexpr Bytes copyBytes = 8 << 20;
@@ -324,7 +330,7 @@ Error RankCalibration::measureContention(EstimateStore &store) {
     CollectiveProbe collective = question.probe;
     collective.bytes = question.sizes.empty() ? question.most : question.sizes.back();
     for (Against against : {Against::Matrix, Against::Memory})
-      for (int64_t setting : settings) {
+      for (int64_t setting : isMeasured("contention") ? settings : std::vector<int64_t>()) {
         ContentionProbe probe{question.probe, setting, against,
                               against == Against::Matrix ? productProbe(productSide, ElementType::F32)
                                                          : copyProbe(copyBytes)};
@@ -340,6 +346,12 @@ Error RankCalibration::measureContention(EstimateStore &store) {
       }
     bool isMessage = collective.kind == CollectiveKind::Send || collective.kind == CollectiveKind::Recv;
     if (!question.skipped.empty() || isMessage || collective.kind == CollectiveKind::Barrier)
+      continue;
+    // Of two axes, one pair is enough.
+    if (any_of(result.pairs, [&](const PairPoint &known) {
+          return known.probe.kind == collective.kind && known.probe.element == collective.element &&
+                 known.beside.shape == collective.shape && known.probe.shape == bench.shapeAcross(collective.shape);
+        }))
       continue;
     Expected<PairPoint> pair = calibrator.measurePair(collective);
     if (!pair)
@@ -368,7 +380,7 @@ Error RankCalibration::run() {
   if (isMeasured("computations"))
     if (Error error = measureComputations(store))
       return error;
-  if (isMeasured("contention"))
+  if (isMeasured("contention") || isMeasured("pairs"))
     if (Error error = measureContention(store))
       return error;
   warn(store.getWarnings());
@@ -441,8 +453,10 @@ static void chooseThreadBlocks() {
   constexpr int64_t mostMembers = 64;
   for (int64_t setting : ctas)
     for (int64_t members = 2; members <= mostMembers; ++members)
-      groups += (groups.empty() ? "" : ";") + RuntimeBench::groupName(members, setting) +
-                formatv(":min={0},max={0}", setting).str();
+      for (int64_t nodes = 1; nodes <= members; ++nodes)
+        if (members % nodes == 0)
+          groups += (groups.empty() ? "" : ";") + RuntimeBench::groupName(members, nodes, setting) +
+                    formatv(":min={0},max={0}", setting).str();
   if (!ctas.empty())
     setenv("COMMRT_NCCL_GROUPS", groups.c_str(), 1);
 }
@@ -472,7 +486,7 @@ static int calibrate(const MachineModel &base, const QuestionOptions &wanted, co
   std::string folder = cacheFolder.empty() ? CalibrationCache::defaultFolder() : cacheFolder.getValue();
   std::vector<std::unique_ptr<RankCalibration>> ranksHere;
   for (commrt_context *context : local.contexts)
-    ranksHere.push_back(std::make_unique<RankCalibration>(context, *questions, fingerprint, folder));
+    ranksHere.push_back(std::make_unique<RankCalibration>(context, *questions, base.ranksPerNode, fingerprint, folder));
   std::vector<std::string> errors(local.contexts.size());
   if (Error error = runOnThreads(local.contexts.size(), [&](size_t index) {
         errors[index] = toString(ranksHere[index]->run());
@@ -548,8 +562,8 @@ static int calibrateMain(int argc, char **argv) {
     return EXIT_SUCCESS;
   }
   for (const std::string &what : measured)
-    if (what != "collectives" && what != "computations" && what != "contention")
-      return report("--measure: expected collectives, computations or contention, got '" + what + "'");
+    if (what != "collectives" && what != "computations" && what != "contention" && what != "pairs")
+      return report("--measure: expected collectives, computations, contention or pairs, got '" + what + "'");
   if (any_of(ctas, [](int64_t setting) { return setting < 1 || setting > 64; }))
     return report("--ctas: expected numbers between 1 and 64");
   InitializeNativeTarget();
@@ -563,7 +577,8 @@ static int calibrateMain(int argc, char **argv) {
   for (const std::string &name : names) {
     if (names.size() > 1 && !quiet)
       errs() << "backend " << name << "\n";
-    int code = calibrate(*base, {programs, kinds, elements, minBytes, maxBytes}, name, names.size() > 1, profiles);
+    int code =
+        calibrate(*base, {programs, kinds, elements, mesh, minBytes, maxBytes}, name, names.size() > 1, profiles);
     worst = worst == failedCode ? worst : std::max(worst, code);
     if (code == failedCode)
       worst = failedCode;

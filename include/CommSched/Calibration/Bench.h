@@ -20,7 +20,7 @@
 
 namespace commsched {
 
-/// One collective to time: `kind` among the first `shape.ranks` ranks of the job.
+/// One collective to time: `kind` on a group of this shape, or on all such groups of the job at once.
 struct CollectiveProbe {
   CollectiveKind kind = CollectiveKind::AllReduce;
   GroupShape shape;

@@ -43,6 +43,9 @@ struct BesideTime {
   Ns covered = 0;
 };
 
+/// Which of two collectives run: the first one, one along the other axis of the mesh, or both, which start together.
+enum class PairSides { First, Second, Both };
+
 /// A machine on which a collective and a computation can run at the same time.
 class ContentionBench : public ComputeBench {
 public:
@@ -50,9 +53,12 @@ public:
 
   /// Makes buffers for both sides. The error says why they cannot run at the same time.
   virtual llvm::Error prepare(const ContentionProbe &probe) = 0;
-  /// Makes buffers and two groups for runs of `probe` on both at the same time, or on one of them: run() then takes
-  /// samples of the time until all have ended. The error says why that is not possible.
-  virtual llvm::Error preparePair(const CollectiveProbe &probe, bool areBoth) = 0;
+  /// The shape of the groups across those of `shape`: the other axis of a mesh. None if all ranks are in one group; the
+  /// second collective then has a group of its own with the same members.
+  virtual std::optional<GroupShape> shapeAcross(GroupShape shape) const = 0;
+  /// Makes buffers and groups for `first`, and for the same kind of `second` bytes on the groups of the other axis:
+  /// run() then takes samples of the time until all have ended. The error says why that is not possible.
+  virtual llvm::Error preparePair(const CollectiveProbe &first, Bytes second, PairSides sides) = 0;
   /// Takes one sample: both sides begin when all ranks have arrived. A rank that takes no part in the collective gets
   /// zeros.
   virtual llvm::Expected<BesideTime> runBeside(const ContentionPlan &plan) = 0;
@@ -81,18 +87,23 @@ private:
   }
 };
 
-/// What two equal collectives of two groups with the same members do to each other.
+/// What two collectives of one kind do to each other: along the two axes of a mesh, or of two groups with the same
+/// members.
 struct PairPoint {
   CollectiveProbe probe;
-  /// Until one of them has ended that runs alone, and until both have that begin together.
-  Estimate alone, both;
+  /// The other one. The same as `probe` if it is of a group with the same members.
+  CollectiveProbe beside;
+  /// Until each has ended that runs alone, and until both have that begin together.
+  Estimate alone, besideAlone, both;
   bool isSkewed = false;
   std::string skipped;
 
-  /// How much longer each takes beside the other. 1000: they share what one alone has.
-  int64_t permille() const {
-    return alone.value <= 0 ? 0 : std::max<int64_t>(0, (both.value - alone.value) * 1000 / alone.value);
-  }
+  /// How much longer both take than the longer one alone, in permille of the shorter one. 0: they do not disturb each
+  /// other. 1000: they take as long as one after the other.
+  int64_t permille() const;
+  /// The part of their link that each takes while it runs alone, permille: 500 to 1000. If both take the part s, each
+  /// runs at the rate 1 / (2 s) until the shorter one has ended, so both take max + (2 s - 1) min.
+  int64_t partPermille() const;
 };
 
 class ContentionCalibrator {
@@ -105,13 +116,14 @@ public:
   /// Times one pair. What cannot be measured is said in `skipped`. Collective over all ranks.
   llvm::Expected<ContentionPoint> measure(const ContentionProbe &probe);
 
-  /// Times a collective beside an equal one of another group. What cannot be measured is said in `skipped`. Collective
-  /// over all ranks.
+  /// Times a collective beside one of its kind and size of another group. What cannot be measured is said in `skipped`.
+  /// Collective over all ranks.
   llvm::Expected<PairPoint> measurePair(const CollectiveProbe &probe);
 
 private:
   llvm::Expected<std::optional<StoredEstimate>> sample(const std::string &key, int64_t members, ContentionPlan plan,
                                                        Ns other);
+  llvm::Expected<bool> measureSides(PairPoint &point, PairSides sides, Estimate &to);
 
   ContentionBench &bench;
   Sampler &sampler;

@@ -15,7 +15,9 @@
 #define COMMSCHED_CALIBRATION_RUNTIMEBENCH_H
 
 #include "CommSched/Calibration/Contention.h"
+#include "CommSched/Calibration/MeshGroups.h"
 #include "CommSched/Runtime/Runtime.h"
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,19 +30,23 @@ inline constexpr Bytes kRotatedBytes = 128 << 20;
 
 class RuntimeBench : public ContentionBench {
 public:
-  /// `context` is the rank's own and outlives this. `rotatedBytes`: of the buffers.
-  explicit RuntimeBench(commrt_context *context, Bytes rotatedBytes = kRotatedBytes);
+  /// `context` is the rank's own and outlives this. `rotatedBytes`: of the buffers. `ranksPerNode` tells which ranks a
+  /// shape means; by default, all ranks are on one node.
+  explicit RuntimeBench(commrt_context *context, Bytes rotatedBytes = kRotatedBytes,
+                        int64_t ranksPerNode = std::numeric_limits<int64_t>::max());
   ~RuntimeBench() override;
 
   int32_t rank() const override;
   int32_t ranks() const override;
   Ns sampleTime() const override;
   std::string clockName() const override;
+  int64_t participants(const CollectiveProbe &probe) const override;
+  std::optional<GroupShape> shapeAcross(GroupShape shape) const override;
   Bytes feasibleBytes(const CollectiveProbe &probe) const override;
   llvm::Error prepare(const CollectiveProbe &probe) override;
   llvm::Error prepare(const ComputeProbe &probe) override;
   llvm::Error prepare(const ContentionProbe &probe) override;
-  llvm::Error preparePair(const CollectiveProbe &probe, bool areBoth) override;
+  llvm::Error preparePair(const CollectiveProbe &first, Bytes second, PairSides sides) override;
   llvm::Expected<BesideTime> runBeside(const ContentionPlan &plan) override;
   bool hasKernel(const std::string &name) const override;
   llvm::Expected<CallTimes> callTimes() override;
@@ -48,11 +54,9 @@ public:
   llvm::Expected<std::vector<std::vector<int64_t>>> gather(llvm::ArrayRef<int64_t> own) override;
   Ns now() const override;
 
-  /// In place of a number of thread blocks: a second group of the same ranks.
-  static constexpr int64_t kBeside = -1;
-  /// The name of the group of the first `members` ranks whose collectives have `ctas` thread blocks, for
+  /// The name of the groups of `ranks` ranks on `nodes` nodes whose collectives have `ctas` thread blocks, for
   /// COMMRT_NCCL_GROUPS.
-  static std::string groupName(int64_t members, int64_t ctas);
+  static std::string groupName(int64_t ranks, int64_t nodes, int64_t ctas);
 
 private:
   /// A buffer that grows, and the type of the values with which it is filled.
@@ -72,9 +76,20 @@ private:
     int64_t slots = 1;
   };
 
+  /// A collective that is prepared: elements per block, bytes of a buffer, and how many buffers the operations rotate
+  /// through.
+  struct Prepared {
+    CollectiveProbe probe;
+    commrt_group *group = nullptr;
+    int64_t count = 0;
+    Bytes stride = 0;
+    int64_t slots = 1;
+    Buffer input = {}, output = {};
+  };
+
   llvm::Error prepareCollective(const CollectiveProbe &probe, int64_t ctas);
-  /// Starts the prepared collective, on the group beside if `isOther`.
-  int32_t start(int64_t operation, commrt_token **token, bool isOther = false);
+  llvm::Error prepareOn(commrt_group *group, const CollectiveProbe &probe, Prepared &to);
+  int32_t start(const Prepared &which, int64_t operation, commrt_token **token);
   int32_t compute(int64_t operation);
   llvm::Error startGate(commrt_token **token);
   llvm::Expected<BesideTime> runBesideOnHost(const ContentionPlan &plan);
@@ -95,28 +110,25 @@ private:
   llvm::Expected<Ns> elapsedBetween(commrt_event *empty, commrt_event *begin, commrt_event *end);
   /// Makes room for `bytes` of random values.
   llvm::Error grow(Buffer &buffer, Bytes bytes, int32_t dtype);
-  llvm::Expected<commrt_group *> groupOfFirst(int64_t members, int64_t ctas = 0);
+  llvm::Expected<commrt_group *> groupNamed(const std::string &name, const RankGroups &members);
+  llvm::Expected<commrt_group *> groupOfAll();
+  /// All ranks that take part in the prepared collective.
+  llvm::Expected<commrt_group *> groupOfTakers();
   llvm::Error lastError() const;
   void release(Buffer &buffer);
 
   commrt_context *context;
   Bytes rotatedBytes;
+  int64_t ranksPerNode;
   bool isDevice;
-  /// By number of members and of thread blocks; kBeside in place of blocks: the group beside.
-  std::map<std::pair<int64_t, int64_t>, commrt_group *> groups;
-  /// The prepared collective: elements per block, bytes of a buffer, and how many buffers the operations rotate
-  /// through.
-  CollectiveProbe probe;
-  commrt_group *group = nullptr;
-  /// The group beside, with the same members, if a pair is prepared.
-  commrt_group *otherGroup = nullptr;
-  int64_t count = 0;
-  Bytes stride = 0;
-  int64_t slots = 1;
+  std::map<std::string, commrt_group *> groups;
+  /// The collective, and the one beside it if a pair is prepared.
+  Prepared collective, beside;
+  bool isPair = false;
   /// Operations so far on hosts, where a sample is one operation.
   int64_t turn = 0;
   int32_t dtype = COMMRT_F32;
-  Buffer input, output, otherOutput, gate;
+  Buffer gate;
   Computation computation;
   /// On CPU backends: where computations run beside collectives. Null until somebody asks.
   struct Side;

@@ -38,8 +38,8 @@ public:
   /// As ofCollective(), carried out by a variant. Without entries of its own, a ring or symmetric kernels need what the
   /// collective needs on as many thread blocks; copy engines need themselves, memory and links.
   Demand ofVariant(const CollectiveVariant &variant, Bytes bytes, GroupShape shape, Ns time) const;
-  /// What every collective of a kind needs at least, whatever its size.
-  Shares leastOfCollective(CollectiveKind kind) const;
+  /// What every collective of a kind on such a group needs at least, whatever its size. O(entries of the tables).
+  Shares leastOfCollective(CollectiveKind kind, GroupShape shape) const;
   /// What every collective of a kind on such a group uses for its bytes at least, unless it takes the whole resource:
   /// what follows from bandwidths, where nothing else was measured.
   Uses usesOfCollective(CollectiveKind kind, GroupShape shape) const;
@@ -50,8 +50,12 @@ private:
   bool isMeasured(CollectiveKind kind, Against against) const;
   /// Whether the profile says what kernels and collectives take of the device, by data sheet.
   bool hasUnits() const { return machine.resources && machine.resources->computeUnits > 0; }
-  /// Whether collectives share links by their bandwidths.
-  bool sharesLinks() const { return hasUnits() || (machine.resources && machine.pairs.empty()); }
+  /// Whether the profile names the rates of links, so that collectives share them by their bytes.
+  bool sharesLinks() const { return machine.resources && machine.resources->networkBytesPerSecond > 0; }
+  /// What was measured of two collectives at once.
+  llvm::ArrayRef<ShareEntry> shares() const;
+  /// The part of the slowest link of a kind that was not measured, if nothing else tells, in millionths.
+  int64_t partOfUnmeasured(bool acrossNodes) const;
   /// Whether anything says that kernels share the device.
   bool sharesDevice() const;
 

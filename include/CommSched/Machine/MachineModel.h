@@ -187,15 +187,17 @@ struct ContentionEntry {
   int32_t computePermille = 0, collectivePermille = 0;
 };
 
-/// What two collectives of one kind on groups of their own do to each other, measured: `calibration.pairs`.
-struct PairEntry {
+/// The part of the slowest link of its group that a collective takes while it runs alone, measured beside another one:
+/// `resources.shares`.
+struct ShareEntry {
   CollectiveKind kind = CollectiveKind::AllReduce;
   /// As in a CollectiveTable.
   Bytes bytes = 0;
   /// Whether the groups span nodes.
   bool acrossNodes = false;
-  /// By how much both together take longer than one alone, permille.
-  int32_t permille = 0;
+  /// The part, in millionths. Half of the link says that two of them do not disturb each other, so the part is at most
+  /// that; the whole link, that they take as long as one after the other.
+  int32_t part = 0;
 };
 
 /// Another way to carry out a kind of collective, which `comm.variant` chooses.
@@ -221,14 +223,17 @@ inline constexpr int64_t kTrafficPermille = 2500;
 /// What the contention model derives from data sheets where nothing was measured.
 struct MachineResources {
   /// What collectives on different lanes share, bytes per second of one rank in one direction: its network card with
-  /// the slot that it is in, and its ports to the links inside the node.
-  int64_t networkBytesPerSecond = 1, nodeLinksBytesPerSecond = 1;
+  /// the slot that it is in, and its ports to the links inside the node. 0 if shares were measured and rates were not
+  /// named.
+  int64_t networkBytesPerSecond = 0, nodeLinksBytesPerSecond = 0;
   /// Compute units of a device (streaming multiprocessors, cores), and thread blocks of a collective, one per unit. If
   /// there are 0 units, kernels and collectives share nothing, and collectives share links only.
   int64_t computeUnits = 0, ctas = 0;
   /// Bytes that a collective moves through memory for every byte on a link, permille.
   int64_t trafficPermille = 0;
   int64_t vectorUnitsPermille = kVectorUnitsPermille;
+  /// What was measured of two collectives at once. It precedes what follows from the rates of links.
+  std::vector<ShareEntry> shares = {};
 };
 
 /// Which groups share a communication lane, on which collectives are carried out one after the other.
@@ -303,9 +308,9 @@ public:
   /// Times of the calls that record an event and that make a stream wait for one, and of a hop from one stream to
   /// another, ns. No model uses them yet.
   Ns record = 0, wait = 0, hop = 0;
-  /// Which groups communicate one after the other. Not PerLink if the profile says what two collectives on one link do
-  /// to each other.
-  LaneSharing lanes = LaneSharing::PerGroup;
+  /// Which groups communicate one after the other: what the profile says, and what holds. The latter is PerGroup if the
+  /// profile says what two collectives on one link do to each other.
+  LaneSharing givenLanes = LaneSharing::PerGroup, lanes = LaneSharing::PerGroup;
 
   /// Fixed cost of a collective of the alpha-beta model, ns.
   Ns collectiveBase = 0;
@@ -317,7 +322,6 @@ public:
   /// Resources that activities share (ContentionModel); none if the profile does not say.
   std::optional<MachineResources> resources;
   std::vector<ContentionEntry> contention;
-  std::vector<PairEntry> pairs;
   /// Of one kind, names differ.
   std::vector<CollectiveVariant> variants;
 

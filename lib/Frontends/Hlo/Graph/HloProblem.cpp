@@ -240,7 +240,7 @@ MergeKey Loader::mergeKeyOf(NodeId start) const {
     key.demand = [model, kind = key.kind, shape = collective.shape](Bytes bytes, Ns time) {
       return model->ofCollective(kind, bytes, shape, time);
     };
-    key.leastDemand = model->leastOfCollective(key.kind);
+    key.leastDemand = model->leastOfCollective(key.kind, collective.shape);
     key.leastUse = model->usesOfCollective(key.kind, collective.shape);
   }
   return key;
