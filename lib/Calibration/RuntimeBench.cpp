@@ -140,7 +140,8 @@ llvm::Expected<commrt_group *> RuntimeBench::groupNamed(const std::string &name,
 llvm::Expected<commrt_group *> RuntimeBench::groupOfAll() {
   std::vector<int64_t> all(ranks());
   std::iota(all.begin(), all.end(), 0);
-  return groupNamed("all", {all});
+  // Where they are one group of the collectives that are measured, ranks also meet on its stream, behind these.
+  return groupNamed(groupName(ranks(), shapeOfRanks(all, ranksPerNode).nodes, /*ctas=*/0), {all});
 }
 
 //===- Buffers --------------------------------------------------------------------------------===//
@@ -321,7 +322,8 @@ llvm::Expected<Ns> RuntimeBench::elapsedBetween(commrt_event *empty, commrt_even
 }
 
 llvm::Expected<commrt_group *> RuntimeBench::groupOfTakers() {
-  return participants(collective.probe) == ranks() ? groupOfAll() : collective.group;
+  // One group takes itself: its gate is on the stream of its own collectives.
+  return participants(collective.probe) == collective.probe.shape.ranks ? collective.group : groupOfAll();
 }
 
 /// The gate is a sum of one element: when it is done, every rank that takes part has arrived on its device, so that

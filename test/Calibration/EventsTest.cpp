@@ -257,14 +257,13 @@ TEST(EventsTest, RecoverContention) {
   });
 }
 
-// Tests that what collectives of two groups do to each other is what the model says: two groups with the same members,
-// and the two axes of a mesh of four ranks.
+// Tests that what collectives of two groups do to each other is what the model says.
 TEST(EventsTest, RecoverWhatCollectivesDoToEachOther) {
-  for (auto [ranks, permille] : {std::pair(2, 0), {2, 250}, {2, 1000}, {4, 0}, {4, 250}, {4, 1000}}) {
+  for (int64_t permille : {0, 250, 1000}) {
     Truth truth;
-    follow(truth, [&truth, ranks = ranks, permille = permille] {
+    follow(truth, [&truth, permille] {
       setenv("NCCL_EMU_SLOW_BY_COLLECTIVE_PERMILLE", std::to_string(permille).c_str(), 1);
-      PairPoint pair = onRanks(ranks, [](RuntimeBench &bench) {
+      PairPoint pair = onRanks(2, [](RuntimeBench &bench) {
         CalibratorOptions options;
         Sampler sampler(bench, options);
         EstimateStore store(bench, nullptr, "");
