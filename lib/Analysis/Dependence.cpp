@@ -18,6 +18,7 @@
 #include "CommSched/Dialect/Comm/Effects.h"
 #include "CommSched/Scheduling/Problem/KeepTogether.h"
 #include "Communication.h"
+#include "StorageSources.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -79,6 +80,10 @@ public:
     barrier.assign(nodes.size(), false);
     for (NodeId id = 0; id < nodes.size(); ++id)
       nodes[id]->walk([&](Operation *op) { visit(id, op); });
+    if (!reached.empty())
+      for (auto [tensor, storageId] : storage.tensorsFromElsewhere())
+        if (commsched::detail::isGivenAway(tensor))
+          reached.push_back(placeOf(storageId));
     keepWrittenPlaces();
   }
 

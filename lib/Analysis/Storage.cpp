@@ -212,8 +212,10 @@ void StorageMap::addOrigins(StorageId id, Value passed) {
   for (Value origin : origins->find(passed)) {
     if (isInside(origin)) {
       auto [known, isNew] = earlier.try_emplace(origin, -1);
-      if (isNew)
+      if (isNew) {
         known->second = allocate(nullptr, 0, /*nested=*/false);
+        elsewhere.push_back({origin, known->second});
+      }
       ids.push_back(known->second);
       continue;
     }
@@ -287,6 +289,7 @@ ArrayRef<StorageId> StorageMap::receivedStorage(Value value) {
     for ([[maybe_unused]] Type type : cast<FutureType>(future.getType()).getTypes()) {
       known->second.push_back(allocate(nullptr, 0, /*nested=*/false));
       storage[known->second.back()].unknownOrigin = holdsMemrefs(future);
+      elsewhere.push_back({future, known->second.back()});
     }
   ArrayRef<StorageId> ids = known->second;
   return wait ? ids.slice(cast<OpResult>(value).getResultNumber(), 1) : ids;
@@ -313,6 +316,8 @@ void StorageMap::addCaptured(Value value) {
   } else if (sources.fresh || sources.unknown || sources.values.empty()) {
     StorageId id = allocate(nullptr, 0, /*nested=*/false);
     storage[id].unknownOrigin = holdsMemrefs(last) && !isPrivateAllocation(last);
+    if (!holdsMemrefs(last))
+      elsewhere.push_back({last, id});
     refer(last, id);
     if (StorageOrigins::isPassed(last) && !isInside(last))
       addOrigins(id, last);

@@ -21,6 +21,7 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
@@ -117,8 +118,10 @@ static bool mayPassOn(OpOperand &operand) {
          hasUndeclaredEffects(op) || mayKeepAddress(operand);
 }
 
+/// How many uses a search looks at before it gives up, so that it takes no longer than the rest of the analysis.
+static constexpr size_t kMostUses = 4096;
+
 bool commsched::detail::isPrivateAllocation(Value value) {
-  constexpr size_t kMostUses = 4096;
   auto result = dyn_cast<OpResult>(value);
   if (!result || !isa<BaseMemRefType>(result.getType()) || !isAllocated(result))
     return false;
@@ -134,6 +137,43 @@ bool commsched::detail::isPrivateAllocation(Value value) {
           names.insert(other);
     }
   return true;
+}
+
+/// Adds the names that an operation gives to what it is given as `name`. Control flow may give it all of its names.
+static void addNames(llvm::SetVector<Value> &names, Operation *op, Value name) {
+  auto addAll = [&](auto values) {
+    for (Value value : values)
+      if (hasStorage(value))
+        names.insert(value);
+  };
+  auto addRegions = [&](Operation *around) {
+    addAll(around->getResults());
+    for (Region &region : around->getRegions())
+      for (Block &block : region)
+        addAll(block.getArguments());
+  };
+  for (OpResult result : op->getResults())
+    if (isa<FutureType>(result.getType()) || isa<WaitOp, SelectLikeOpInterface>(op) || getAliasedValue(result) == name)
+      addAll(ValueRange(result));
+  for (Block *successor : op->getSuccessors())
+    addAll(successor->getArguments());
+  if (op->getNumRegions() > 0)
+    addRegions(op);
+  else if (op->hasTrait<OpTrait::IsTerminator>() && !isa<FunctionOpInterface>(op->getParentOp()))
+    addRegions(op->getParentOp());
+}
+
+bool commsched::detail::isGivenAway(Value tensor) {
+  llvm::SetVector<Value> names;
+  names.insert(tensor);
+  size_t uses = 0;
+  for (size_t index = 0; index < names.size(); ++index)
+    for (OpOperand &use : Value(names[index]).getUses()) {
+      if (++uses > kMostUses || mayKeepAddress(use))
+        return true;
+      addNames(names, use.getOwner(), use.get());
+    }
+  return false;
 }
 
 /// The sources of a result that is neither a view nor a destination.

@@ -53,6 +53,10 @@ bool isAllocated(mlir::OpResult result);
 /// thousand uses at most.
 bool isPrivateAllocation(mlir::Value value);
 
+/// Returns true if an operation of this function with unknown effects gets a tensor, or a view of it, and may keep the
+/// address of its buffer for others. Looks at a few thousand uses at most.
+bool isGivenAway(mlir::Value tensor);
+
 /// Returns true if the operation may keep the address of a memref: it stores the address, hides it in another value, or
 /// nobody knows what it does. Then it may keep that of a tensor's buffer, too.
 bool mayKeepAddress(mlir::OpOperand &operand);

@@ -85,6 +85,10 @@ public:
   /// not allocate it itself. They come before `op` in every order.
   llvm::ArrayRef<mlir::Operation *> allocatorsOfPlaces(mlir::Operation *op) const;
 
+  /// The classes of tensors that the block did not make in this run, and for each the value that made it: one from
+  /// outside, or one that the block made in an earlier run.
+  llvm::ArrayRef<std::pair<mlir::Value, StorageId>> tensorsFromElsewhere() const { return elsewhere; }
+
   /// Bytes of the block's arguments that are live throughout.
   Bytes argumentBytes() const { return numArgumentBytes; }
 
@@ -132,6 +136,7 @@ private:
   detail::StorageOrigins *origins = nullptr;
   /// Indexed by value that is defined in the block: its storage in an earlier run of the block.
   llvm::DenseMap<mlir::Value, StorageId> earlier;
+  llvm::SmallVector<std::pair<mlir::Value, StorageId>, 0> elsewhere;
   /// Indexed by future with a known start: the start, and the classes of each value.
   llvm::DenseMap<mlir::Value, mlir::Operation *> starts;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Slice, 1>> futureValues;
