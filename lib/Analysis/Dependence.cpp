@@ -275,9 +275,13 @@ public:
 
   IndexLists run() {
     IndexLists result;
+    std::vector<Communication> communications;
+    for (NodeId id = 0; id < nodes.size(); ++id)
+      communications.emplace_back(nodes[id]);
+    hasMessages = llvm::any_of(communications, [](const Communication &inside) { return inside.pointToPoint; });
     for (NodeId id = 0; id < nodes.size(); ++id) {
       preds.clear();
-      Communication communication(nodes[id]);
+      const Communication &communication = communications[id];
       addData(id, communication);
       addStreamOrder(id);
       addCollectiveOrder(id, communication);
@@ -394,15 +398,30 @@ private:
     // receive would deadlock with ranks that do the same.
     if (communication.waitsForMessage)
       addPred(lastPointToPoint, DependenceReason::Messages);
+    if (hasMessages && !communication.awaited.empty())
+      addStarts();
     if (communication.groups.empty())
       return;
     if (communication.pointToPoint)
       chain(lastPointToPoint, id, DependenceReason::Messages);
     if (order == CollectiveOrder::Program)
       chain(lastCollective, id, DependenceReason::Collectives);
-    if (order == CollectiveOrder::Group)
+    if (order == CollectiveOrder::Group || hasMessages)
       for (Attribute group : communication.groups)
-        chain(lastOfGroup.try_emplace(group, kNone).first->second, id, DependenceReason::Collectives);
+        chain(lastOfGroup.try_emplace(group, kNone).first->second, id,
+              order == CollectiveOrder::Group ? DependenceReason::Collectives : DependenceReason::Messages);
+  }
+
+  /// Beside messages, a wait stays behind all starts that are in front of it. Without messages all ranks come to a
+  /// start at the same place, so that the first wait in the new order that blocks has all its starts behind it. But the
+  /// other side of a message is at another place, or at none, and ranks that came to it may be kept from it by a start
+  /// that now comes after a wait: one rank waits for its message, the other one for that start. If no start gets behind
+  /// a wait, whoever waits for whom in the new order did so in the given one, which ends. Starts of one group are in a
+  /// chain.
+  void addStarts() {
+    addPred(lastPointToPoint, DependenceReason::Messages);
+    for (auto [group, last] : lastOfGroup)
+      addPred(last, DependenceReason::Messages);
   }
 
   const BlockNodes &nodes;
@@ -414,6 +433,8 @@ private:
   std::vector<NodeId> row, sinceBarrier;
   NodeId lastBarrier = kNone, lastPointToPoint = kNone, lastCollective = kNone, lastPinned = kNone;
   llvm::DenseMap<Attribute, NodeId> lastOfGroup;
+  /// Whether the block, or a region in it, sends or receives.
+  bool hasMessages = false;
   /// By number; none if everything is on stream 0.
   std::optional<llvm::DenseMap<int64_t, StreamTail>> streams;
 };
