@@ -306,6 +306,31 @@ private:
     return complete;
   }
 
+  /// Returns true for a tensor that is no place. As a destination it keeps its contents for who still needs them, also
+  /// if passes have made one of the destinations of several collectives: bufferization finds storage for the results.
+  bool isValue(Value value) const { return isa<TensorType>(value.getType()) && !places.isPlace(value); }
+
+  /// The future and the number of the result of which a tensor is a view, if its destination is a value; null if not.
+  std::pair<Value, unsigned> findResult(Value tensor) const {
+    for (; tensor; tensor = findSource(tensor))
+      if (auto wait = tensor.getDefiningOp<WaitOp>())
+        if (Value dest = findSource(tensor); dest && isValue(dest))
+          return {wait.getFuture(), cast<OpResult>(tensor).getResultNumber()};
+    return {};
+  }
+
+  /// Returns true for results of two collectives, or two of one, in storage that bufferization finds for each.
+  bool areResultsOfTwo(Value a, Value b) const {
+    auto first = findResult(a), second = findResult(b);
+    return first.first && second.first && first != second;
+  }
+
+  /// Returns true if an operation writes the value of an operand as a destination only, and the value is no place.
+  bool isValueWritten(OpOperand &operand) const {
+    return isValue(operand.get()) && llvm::any_of(findDestinations(operand.getOwner()),
+                                                  [&](OpOperand *dest) { return dest->get() == operand.get(); });
+  }
+
   void beginFlight(CollectiveOpInterface start) {
     auto add = [&](Value value, bool written) {
       for (StorageId id : storage.of(value))
@@ -314,7 +339,8 @@ private:
     for (Value input : start.getCollectiveInputs())
       add(input, false);
     for (Value dest : start.getCollectiveDests())
-      add(dest, true);
+      if (!isValue(dest))
+        add(dest, true);
     flights[start] = storage.of(start.getCollectiveFuture()).vec();
   }
 
@@ -355,7 +381,8 @@ private:
   bool mayBeInUse(Value value, InFlight entry, StorageId id) {
     // What a branch or a loop makes of a tensor may be a copy of it; StorageMap knows which.
     if (!isa<BaseMemRefType>(value.getType()))
-      return llvm::is_contained(storage.of(value), id) && !areApart(entry.value, value);
+      return llvm::is_contained(storage.of(value), id) && !areApart(entry.value, value) &&
+             !areResultsOfTwo(entry.value, value);
     // The result of an operation with regions has the classes of all that its regions may join. Those of the values
     // that it is chosen from are fewer, and one of them may be of a region.
     llvm::SmallVector<Value> used = choices.findChoices(entry.value);
@@ -376,7 +403,7 @@ private:
   LogicalResult checkDestinations(CollectiveOpInterface start) {
     OperandRange inputs = start.getCollectiveInputs(), dests = start.getCollectiveDests();
     for (auto [index, dest] : llvm::enumerate(dests)) {
-      if (isa<TensorType>(dest.getType()) && !places.isPlace(dest))
+      if (isValue(dest))
         continue;
       auto mayOverlap = [dest = dest](Value other) {
         return findRoot(dest) == findRoot(other) && !areApart(dest, other);
@@ -396,6 +423,7 @@ private:
     bool isDest = start && llvm::is_contained(start.getCollectiveDests(), operand.get());
     auto [reads, writes] = getAccess(operand);
     writes |= isDest;
+    writes &= !isValueWritten(operand);
     bool tensor = !isa<BaseMemRefType>(operand.get().getType());
     for (StorageId id : storage.of(operand.get())) {
       auto it = inFlight.find(id);
