@@ -9,6 +9,7 @@
 #include "CommSched/Analysis/TensorPlaces.h"
 #include "CarriedTensors.h"
 #include "CommSched/Analysis/Storage.h"
+#include "TensorParts.h"
 #include "mlir/Analysis/CallGraph.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -351,6 +352,26 @@ const TensorPlaces::Class *TensorPlaces::findPassed(Operation *op) const {
   return nullptr;
 }
 
+/// A place of which a call passes on a part, if anybody could tell that the function gets a copy of it: it is written
+/// in another function, or the call returns a name of it.
+const TensorPlaces::Class *TensorPlaces::findPassedPart(Operation *op) const {
+  auto call = dyn_cast<CallOpInterface>(op);
+  if (!call)
+    return nullptr;
+  auto function = op->getParentOfType<FunctionOpInterface>();
+  auto isElsewhere = [&](Operation *write) { return write->getParentOfType<FunctionOpInterface>() != function; };
+  for (Value operand : call.getArgOperands()) {
+    const Class *info = find(operand);
+    if (!info || !info->isPlace || !mayBePart(operand, info->names))
+      continue;
+    auto isName = [&](Value result) { return find(result) == info; };
+    if (llvm::any_of(info->mutations, isElsewhere) || llvm::any_of(info->destinations, isElsewhere) ||
+        llvm::any_of(op->getResults(), isName))
+      return info;
+  }
+  return nullptr;
+}
+
 SmallVector<TensorPlaces::Violation> TensorPlaces::findViolations() const {
   using Kind = Violation::Kind;
   SmallVector<Violation> violations;
@@ -363,8 +384,9 @@ SmallVector<TensorPlaces::Violation> TensorPlaces::findViolations() const {
     auto reportAny = [&](ValueRange tensors, Kind kind) {
       return llvm::any_of(tensors, [&](Value tensor) { return report(find(tensor), kind); });
     };
-    if (report(findShared(op), Kind::Carries) || report(findPassed(op), Kind::Passes) || isView(op) || passesOn(op) ||
-        readsShapeOnly(op) || op->hasTrait<OpTrait::IsTerminator>() || !isMemoryEffectFree(op))
+    if (report(findShared(op), Kind::Carries) || report(findPassed(op), Kind::Passes) ||
+        report(findPassedPart(op), Kind::PassesPart) || isView(op) || passesOn(op) || readsShapeOnly(op) ||
+        op->hasTrait<OpTrait::IsTerminator>() || !isMemoryEffectFree(op))
       return;
     if (!reportAny(op->getResults(), Kind::Makes))
       reportAny(op->getOperands(), Kind::Reads);

@@ -27,6 +27,9 @@ static StringRef describeViolation(TensorPlaces::Violation::Kind kind) {
   case Kind::Passes:
     return "expected to pass no tensor whose storage is written to a function that calls itself, as each call may get "
            "a copy; pass a buffer";
+  case Kind::PassesPart:
+    return "expected to pass no part of a tensor whose storage is written to a function, which gets a copy of it; pass "
+           "the whole tensor, or inline the call (--inline)";
   case Kind::Carries:
     return "expected to be the only user of a tensor that it carries and whose storage is written, as an iteration may "
            "get a copy; use the tensor under its name from outside, copy it first, or carry a buffer";

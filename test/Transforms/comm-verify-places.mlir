@@ -182,3 +182,62 @@ func.func private @even(%x: tensor<16xf32>, %c: i1) {
   }
   return
 }
+
+// -----
+
+// Tests that a function that writes a tensor is given all of it: it gets a copy of any other part than the first elements.
+func.func private @change(%x: tensor<8xf32>) {
+  // expected-note@+1 {{the storage is written here}}
+  comm.compute "update"(%x) mutates [0] : (tensor<8xf32>) -> ()
+  return
+}
+func.func private @parts(%x: tensor<16xf32>, %y: tensor<8xf32>, %c: i1) {
+  %first = tensor.extract_slice %x[0] [8] [1] : tensor<16xf32> to tensor<8xf32>
+  func.call @change(%first) : (tensor<8xf32>) -> ()
+  %all = comm.compute "view"(%y) aliases [0] : (tensor<8xf32>) -> tensor<8xf32>
+  func.call @change(%all) : (tensor<8xf32>) -> ()
+  %last = tensor.extract_slice %x[8] [8] [1] : tensor<16xf32> to tensor<8xf32>
+  // expected-error@+1 {{'func.call' op expected to pass no part of a tensor whose storage is written to a function, which gets a copy of it}}
+  func.call @change(%last) : (tensor<8xf32>) -> ()
+  %every = tensor.extract_slice %x[0] [8] [2] : tensor<16xf32> to tensor<8xf32>
+  // expected-error@+1 {{'func.call' op expected to pass no part of a tensor}}
+  func.call @change(%every) : (tensor<8xf32>) -> ()
+  %left, %right = comm.fsdp.split_with_sizes %x sizes [8, 8] : (tensor<16xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  func.call @change(%left) : (tensor<8xf32>) -> ()
+  %table = comm.compute "view"(%right) aliases [0] : (tensor<8xf32>) -> tensor<2x4xf32>
+  %line = comm.compute "view"(%table) aliases [0] : (tensor<2x4xf32>) -> tensor<8xf32>
+  // expected-error@+1 {{'func.call' op expected to pass no part of a tensor}}
+  func.call @change(%line) : (tensor<8xf32>) -> ()
+  %some = scf.if %c -> tensor<8xf32> {
+    scf.yield %first : tensor<8xf32>
+  } else {
+    scf.yield %last : tensor<8xf32>
+  }
+  // expected-error@+1 {{'func.call' op expected to pass no part of a tensor}}
+  func.call @change(%some) : (tensor<8xf32>) -> ()
+  %chosen = arith.select %c, %last, %y : tensor<8xf32>
+  // expected-error@+1 {{'func.call' op expected to pass no part of a tensor}}
+  func.call @change(%chosen) : (tensor<8xf32>) -> ()
+  return
+}
+
+// -----
+
+// Tests that a function that only reads may be given a part, but not if the part is used under the name that it returns.
+func.func private @read(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %r = comm.compute "read"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+func.func private @same(%x: tensor<8xf32>) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}
+func.func private @part_read(%x: tensor<16xf32>) -> tensor<8xf32> {
+  %last = tensor.extract_slice %x[8] [8] [1] : tensor<16xf32> to tensor<8xf32>
+  %r = func.call @read(%last) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error@+1 {{'func.call' op expected to pass no part of a tensor}}
+  %s = func.call @same(%last) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-note@+1 {{the storage is written here}}
+  comm.compute "update"(%x) mutates [0] : (tensor<16xf32>) -> ()
+  %t = comm.compute "add"(%r, %s) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %t : tensor<8xf32>
+}

@@ -39,8 +39,8 @@ public:
   struct Violation {
     /// What `op` does: without memory effects it reads a place or makes it, or it is a loop that carries it although
     /// the place has other names, so that it matters whether the loop copies it, or it passes it to a function that
-    /// calls itself, which may get a copy.
-    enum class Kind { Reads, Makes, Carries, Passes } kind = Kind::Reads;
+    /// calls itself, which may get a copy, or it passes a part of it to a function, which gets a copy.
+    enum class Kind { Reads, Makes, Carries, Passes, PassesPart } kind = Kind::Reads;
     mlir::Operation *op = nullptr;
     /// One of the operations that make the tensor a place.
     mlir::Operation *writer = nullptr;
@@ -84,6 +84,7 @@ private:
   const Class *find(mlir::Value tensor) const;
   const Class *findShared(mlir::Operation *loop) const;
   const Class *findPassed(mlir::Operation *op) const;
+  const Class *findPassedPart(mlir::Operation *op) const;
 
   mlir::Operation *root;
   /// The functions that may call themselves, directly or through others.
