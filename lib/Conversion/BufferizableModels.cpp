@@ -218,12 +218,19 @@ struct WaitModel : public StorageModel<WaitModel, WaitOp> {
 
 //===- FSDP ----------------------------------------------------------------------------------===//
 
-/// The flat, contiguous buffer `source`, `elements` from `offset` on, in the shape of `type`.
-static Value viewAs(RewriterBase &rewriter, Location loc, Value source, OpFoldResult offset, ShapedType type) {
+/// The elements of the buffer `source` of `op` from `offset` on, in the shape of `type`. Reports a buffer that is not
+/// contiguous.
+static FailureOr<Value> viewAs(RewriterBase &rewriter, Operation *op, Value source, OpFoldResult offset,
+                               ShapedType type) {
+  Location loc = op->getLoc();
+  auto given = cast<MemRefType>(source.getType());
+  if (!given.getLayout().isIdentity() && !given.areTrailingDimsContiguous(given.getRank()))
+    return op->emitOpError() << "cannot be bufferized: expected a contiguous buffer to view in another shape, got "
+                             << given << "; copy the tensor first";
   auto metadata = memref::ExtractStridedMetadataOp::create(rewriter, loc, source);
   Value begin = metadata.getOffset();
   // A function takes a whole buffer as it is, and a copy of any other one.
-  bool isWhole = isConstantIntValue(offset, 0) && cast<MemRefType>(source.getType()).getLayout().isIdentity();
+  bool isWhole = isConstantIntValue(offset, 0) && given.getLayout().isIdentity();
   if (!isConstantIntValue(offset, 0))
     begin = arith::AddIOp::create(rewriter, loc, begin, getValueOrCreateConstantIndexOp(rewriter, loc, offset));
   SmallVector<int64_t> strides(type.getRank(), 1);
@@ -233,9 +240,9 @@ static Value viewAs(RewriterBase &rewriter, Location loc, Value source, OpFoldRe
   MemRefType memref = isWhole ? MemRefType::get(type.getShape(), type.getElementType())
                               : MemRefType::get(type.getShape(), type.getElementType(), layout);
   OpFoldResult first = isWhole ? OpFoldResult(rewriter.getIndexAttr(0)) : OpFoldResult(begin);
-  return memref::ReinterpretCastOp::create(rewriter, loc, memref, metadata.getBaseBuffer(), first,
-                                           getAsIndexOpFoldResult(rewriter.getContext(), type.getShape()),
-                                           getAsIndexOpFoldResult(rewriter.getContext(), strides));
+  return Value(memref::ReinterpretCastOp::create(rewriter, loc, memref, metadata.getBaseBuffer(), first,
+                                                 getAsIndexOpFoldResult(rewriter.getContext(), type.getShape()),
+                                                 getAsIndexOpFoldResult(rewriter.getContext(), strides)));
 }
 
 static LogicalResult requireStatic(Operation *op) {
@@ -316,8 +323,11 @@ struct SplitModel : public StorageModel<SplitModel, FsdpSplitWithSizesOp> {
       return failure();
     int64_t offset = 0;
     for (auto [result, size] : llvm::zip_equal(op->getResults(), split.getSizes())) {
-      views.push_back(
-          viewAs(rewriter, op->getLoc(), source[0], rewriter.getIndexAttr(offset), cast<ShapedType>(result.getType())));
+      FailureOr<Value> view =
+          viewAs(rewriter, op, source[0], rewriter.getIndexAttr(offset), cast<ShapedType>(result.getType()));
+      if (failed(view))
+        return failure();
+      views.push_back(*view);
       offset += size;
     }
     replaceOpWithBufferizedValues(rewriter, op, views);
@@ -429,7 +439,10 @@ struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
         Value source = operands[*aliased];
         bool same = cast<MemRefType>(source.getType()).getShape() == type.getShape() &&
                     cast<MemRefType>(source.getType()).getElementType() == type.getElementType();
-        results.push_back(same ? source : viewAs(rewriter, op->getLoc(), source, rewriter.getIndexAttr(0), type));
+        FailureOr<Value> view = same ? source : viewAs(rewriter, op, source, rewriter.getIndexAttr(0), type);
+        if (failed(view))
+          return failure();
+        results.push_back(*view);
         continue;
       }
       FailureOr<Value> buffer = allocate(rewriter, op, type, {}, options);

@@ -124,6 +124,9 @@ LogicalResult FunctionLowering::lowerCopyIn(FsdpAllGatherCopyInOp op) {
   auto slice = cast<MemRefType>(op.getSlice().getType());
   if (!slice.hasStaticShape())
     return op.emitOpError() << "expected a slice of static size, got " << slice;
+  if (!isDense(op.getDest()))
+    return op.emitOpError() << "expected a contiguous buffer of which the slice is a view, got "
+                            << op.getDest().getType();
   Value place = calls.call(builder, loc, "commrt_group_rank", group(loc, op.getGroupAttr()));
   place = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), place);
   Value elements = arith::ConstantIndexOp::create(builder, loc, slice.getDimSize(0));
@@ -161,13 +164,16 @@ LogicalResult FunctionLowering::lowerSplitCopy(FsdpSplitWithSizesCopyOp op) {
   return success();
 }
 
-void FunctionLowering::lowerSplit(FsdpSplitWithSizesOp op) {
+LogicalResult FunctionLowering::lowerSplit(FsdpSplitWithSizesOp op) {
+  if (!isDense(op.getSource()))
+    return op.emitOpError() << "expected a contiguous buffer to view as its pieces, got " << op.getSource().getType();
   int64_t offset = 0;
   for (auto [result, size] : llvm::zip_equal(op->getResults(), op.getSizes())) {
     Value begin = arith::ConstantIndexOp::create(builder, op.getLoc(), offset);
     result.replaceAllUsesWith(viewAs(op.getLoc(), op.getSource(), begin, cast<MemRefType>(result.getType())));
     offset += size;
   }
+  return success();
 }
 
 LogicalResult FunctionLowering::lowerChunkCat(FsdpChunkCatOp op) {

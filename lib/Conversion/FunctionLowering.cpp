@@ -164,7 +164,7 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       .Case<FsdpAllGatherCopyInOp>([&](auto copyIn) { return lowerCopyIn(copyIn); })
       .Case<FsdpSplitWithSizesCopyOp>([&](auto split) { return lowerSplitCopy(split); })
       .Case<FsdpChunkCatOp>([&](auto cat) { return lowerChunkCat(cat); })
-      .Case<FsdpSplitWithSizesOp>([&](auto split) { return lowerSplit(split), success(); })
+      .Case<FsdpSplitWithSizesOp>([&](auto split) { return lowerSplit(split); })
       .Case<FsdpCopyOp>([&](auto copy) {
         memref::CopyOp::create(builder, copy.getLoc(), copy.getSource(), copy.getDest());
         return success();

@@ -97,7 +97,7 @@ private:
   llvm::LogicalResult lowerCompute(comm::ComputeOp op);
   llvm::LogicalResult lowerCopyIn(comm::FsdpAllGatherCopyInOp op);
   llvm::LogicalResult lowerSplitCopy(comm::FsdpSplitWithSizesCopyOp op);
-  void lowerSplit(comm::FsdpSplitWithSizesOp op);
+  mlir::LogicalResult lowerSplit(comm::FsdpSplitWithSizesOp op);
   llvm::LogicalResult lowerChunkCat(comm::FsdpChunkCatOp op);
   llvm::LogicalResult emitCompute(mlir::Operation *op, llvm::StringRef name, mlir::ValueRange operands,
                                   llvm::ArrayRef<int64_t> flags, llvm::ArrayRef<int64_t> extra, int64_t costNs);
