@@ -185,13 +185,6 @@ llvm::Expected<ContentionPoint> ContentionCalibrator::measure(const ContentionPr
   return point;
 }
 
-int64_t PairPoint::permille() const {
-  Ns shorter = std::min(alone.value, besideAlone.value), longer = std::max(alone.value, besideAlone.value);
-  return shorter <= 0 ? 0 : std::max<int64_t>(0, (both.value - longer) * 1000 / shorter);
-}
-
-int64_t PairPoint::partPermille() const { return std::min<int64_t>(1000, (1000 + permille() + 1) / 2); }
-
 /// Times one or both sides. False if the time that was given is used up.
 llvm::Expected<bool> ContentionCalibrator::measureSides(PairPoint &point, PairSides sides, Estimate &to) {
   bool areBoth = sides == PairSides::Both;

@@ -100,10 +100,13 @@ struct PairPoint {
 
   /// How much longer both take than the longer one alone, in permille of the shorter one. 0: they do not disturb each
   /// other. 1000: they take as long as one after the other.
-  int64_t permille() const;
+  int64_t permille() const {
+    Ns shorter = std::min(alone.value, besideAlone.value), longer = std::max(alone.value, besideAlone.value);
+    return shorter <= 0 ? 0 : std::max<int64_t>(0, (both.value - longer) * 1000 / shorter);
+  }
   /// The part of their link that each takes while it runs alone, permille: 500 to 1000. If both take the part s, each
   /// runs at the rate 1 / (2 s) until the shorter one has ended, so both take max + (2 s - 1) min.
-  int64_t partPermille() const;
+  int64_t partPermille() const { return std::min<int64_t>(1000, (1000 + permille() + 1) / 2); }
 };
 
 class ContentionCalibrator {
