@@ -189,10 +189,10 @@ IotaAttr commsched::placeGroups(MLIRContext *context, const Mesh &mesh, ArrayRef
   return IotaAttr::get(context, mesh.numRanks() / size, size, dims, perm);
 }
 
-std::optional<SmallVector<int64_t>> commsched::axesInsideNodes(const Mesh &mesh, ArrayRef<int64_t> order,
-                                                               int64_t ranksPerNode) {
+std::optional<SmallVector<int64_t>> commsched::axesInside(const Mesh &mesh, ArrayRef<int64_t> order,
+                                                          int64_t ranksOfUnit) {
   SmallVector<int64_t> inside(mesh.axes.size(), 1);
-  int64_t left = std::min(ranksPerNode, mesh.numRanks());
+  int64_t left = std::min(ranksOfUnit, mesh.numRanks());
   for (int64_t axis : llvm::reverse(order)) {
     int64_t size = mesh.axes[axis].size, part = std::min(size, left);
     if (size % part != 0 || left % part != 0)

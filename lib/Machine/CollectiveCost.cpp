@@ -15,6 +15,7 @@
 #include "CommSched/Machine/CollectiveCost.h"
 #include "CommSched/Machine/Rounding.h"
 #include "NcclModel.h"
+#include "OuterLevels.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
@@ -37,6 +38,13 @@ GroupShape commsched::shapeOfRanks(llvm::ArrayRef<int64_t> ranks, int64_t ranksP
   }
   shape.nodes = std::max<int64_t>(shape.nodes, 1);
   shape.ranksPerNode = std::max<int64_t>(shape.ranksPerNode, 1);
+  return shape;
+}
+
+GroupShape commsched::shapeOfRanks(llvm::ArrayRef<int64_t> ranks, const MachineModel &machine) {
+  GroupShape shape = shapeOfRanks(ranks, machine.ranksPerNode);
+  for (auto [index, level] : llvm::enumerate(machine.levels))
+    shape.units[index] = shapeOfRanks(ranks, level.ranks).nodes;
   return shape;
 }
 
@@ -327,8 +335,10 @@ static const CollectiveTable *findTable(const MachineModel &machine, CollectiveK
   int bestScore = -1;
   for (const CollectiveTable &table : machine.collectives) {
     bool named = !table.group.empty();
+    // Tables by shape are of groups within the units of outer levels.
+    bool isOfShape = table.ranks == shape.ranks && table.nodes == shape.nodes && !shape.leavesUnits();
     if (table.kind != kind || (table.element && *table.element != element) ||
-        (named ? table.group != group : table.ranks != shape.ranks || table.nodes != shape.nodes))
+        (named ? table.group != group : !isOfShape))
       continue;
     int score = (named ? 2 : 0) + (table.element ? 1 : 0);
     if (score > bestScore) {
@@ -411,12 +421,14 @@ void CollectiveCurve::setModel(const MachineModel &machine, CollectiveKind kind,
     std::vector<CostLine> candidates = ncclCandidates(*machine.nccl, modelled, shape, element);
     if (!candidates.empty()) {
       origin = CostSource::Nccl;
+      leaveUnits(machine, modelled, shape, candidates);
       return setLines(std::move(candidates));
     }
   }
-  CostLine line = alphaBeta(machine, kind, shape);
-  line.channels = machine.nccl ? ncclChannels(*machine.nccl, shape) : 1;
-  setLines({line});
+  std::vector<CostLine> line = {alphaBeta(machine, kind, shape)};
+  line.front().channels = machine.nccl ? ncclChannels(*machine.nccl, shape) : 1;
+  leaveUnits(machine, kind, shape, line);
+  setLines(std::move(line));
 }
 
 CollectiveCurve CollectiveCurve::get(const MachineModel &machine, CollectiveKind kind, GroupShape shape,

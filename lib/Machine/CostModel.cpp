@@ -76,11 +76,16 @@ Ns CostModel::costOfOneShot(Bytes bytes, GroupShape shape) const {
   int64_t inside = std::clamp<int64_t>(shape.ranksPerNode, 1, shape.ranks) - 1, outside = shape.ranks - 1 - inside;
   Wide wide = std::max<Bytes>(0, bytes);
   Ns reading = 0, hop = 0;
-  for (auto [peers, link] : {std::pair(inside, &model.intra), std::pair(outside, &model.inter)})
-    if (peers > 0) {
-      reading = std::max(reading, timeAtRate(wide * peers, link->bytesPerSecond));
-      hop = std::max(hop, link->latency);
-    }
+  auto readOver = [&](const LinkClass &link, int64_t peers) {
+    if (peers <= 0)
+      return;
+    reading = std::max(reading, timeAtRate(wide * peers, link.bytesPerSecond));
+    hop = std::max(hop, link.latency);
+  };
+  readOver(model.intra, inside);
+  readOver(model.inter, outside);
+  for (auto [level, units] : llvm::zip(model.levels, shape.units))
+    readOver(level.links, shape.ranks - llvm::divideCeil(shape.ranks, units));
   return addNs(addNs(model.launch, reading), addNs(hop, hop));
 }
 

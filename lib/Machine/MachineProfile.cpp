@@ -247,6 +247,26 @@ LinkClass readLink(Reader link) {
   return result;
 }
 
+/// Reads the levels outside of nodes.
+void readLevels(Reader &root, MachineModel &machine) {
+  // What was read before may be wrong, which the error says.
+  int64_t below = std::max<int64_t>(1, machine.ranksPerNode);
+  root.each("levels", [&](Reader entry) {
+    entry.only({"name", "ranks", "links"});
+    OuterLevel level{entry.string("name"), entry.integer("ranks", 1), readLink(entry.child("links"))};
+    if (machine.levels.size() == kMostOuterLevels)
+      return entry.fail("name", "expected at most " + llvm::Twine(kMostOuterLevels) + " levels outside of nodes");
+    if (level.ranks <= below || level.ranks % below != 0)
+      entry.fail("ranks", "expected a multiple of the " + llvm::Twine(below) +
+                              " ranks of the level below, larger than it, got " + llvm::Twine(level.ranks));
+    if (level.name == "node" ||
+        llvm::any_of(machine.levels, [&](const OuterLevel &other) { return other.name == level.name; }))
+      entry.fail("name", "there is another level '" + level.name + "'");
+    below = std::max<int64_t>(1, level.ranks);
+    machine.levels.push_back(std::move(level));
+  });
+}
+
 NcclGraph readGraph(Reader nccl, llvm::StringRef key, bool required) {
   NcclGraph graph;
   if (!required && !nccl.has(key))
@@ -475,7 +495,8 @@ LaneSharing readLanes(Reader &root) {
 
 void readMachine(Reader root, MachineModel &machine) {
   root.only({"$schema", "schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads",
-             "lanes", "links", "nccl", "resources", "collectives", "ops", "contention", "variants", "calibration"});
+             "lanes", "links", "levels", "nccl", "resources", "collectives", "ops", "contention", "variants",
+             "calibration"});
   root.string("$schema", llvm::StringRef(""));
   if (root.integer("schema_version", 1) != kSchemaVersion)
     root.fail("schema_version", "expected " + llvm::Twine(kSchemaVersion));
@@ -515,6 +536,7 @@ void readMachine(Reader root, MachineModel &machine) {
   machine.intra = readLink(links.child("intra"));
   machine.inter = links.has("inter") ? readLink(links.child("inter")) : machine.intra;
 
+  readLevels(root, machine);
   if (root.has("nccl"))
     machine.nccl = readNccl(root.child("nccl"));
   if (root.has("resources"))

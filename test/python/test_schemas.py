@@ -123,6 +123,7 @@ BEYOND_SCHEMAS = {
     "expected at most 'ns'": "no keyword compares a number with another property",
     "expected at most 'ranks'": "no keyword compares a number with another property",
     "expected at least 'ns'": "no keyword compares a number with another property",
+    "of the level below": "no keyword compares an element of a list with the one before",
     "there is another variant": "uniqueItems compares whole elements, and variants differ in two of their properties",
 }
 
@@ -157,10 +158,12 @@ def full_profile():
         "overheads": {"issue_ns": 1, "record_ns": 2, "wait_ns": 3, "hop_ns": 4},
         "lanes": "per_link",
         "links": {"base_ns": 8000, "intra": link, "inter": link},
+        "levels": [{"name": "rail", "ranks": 64, "links": link}, {"name": "pod", "ranks": 1 << 20, "links": link}],
         "nccl": {"generation": "hopper", "cpu": "amd", "net_latency_us": 1.5}
         | {"ring": graph, "nvls": graph, "rail": graph, "nvls_rail": graph},
         "resources": {"compute_units": 132, "ctas": 16, "traffic_permille": 2500, "vector_units_permille": 500}
-        | {"network": {"bandwidth_gbps": 48}, "node_links": {"bandwidth_gbps": 370.8}},
+        | {"network": {"bandwidth_gbps": 48}, "node_links": {"bandwidth_gbps": 370.8}}
+        | {"shares": [{"kind": "all_gather", "bytes": 1, **shape, "permille": 750}]},
         "collectives": [{"kind": "all_gather", **shape, **table}, {"kind": "recv", "group": "dp", **table}],
         "ops": [{"name": "aten.mm", "shapes": ["4x4xf32"], "form": "ab", "ns": 5, "lo_ns": 4, "hi_ns": 6, "n": 2}],
         "contention": [{"kind": "all_gather", "ctas": 0, **slower}],

@@ -56,10 +56,11 @@ AxisList axesOf(comm::GroupOp group, const Mesh &mesh);
 comm::IotaAttr placeGroups(mlir::MLIRContext *context, const Mesh &mesh, llvm::ArrayRef<int64_t> axes,
                            llvm::ArrayRef<int64_t> order);
 
-/// How many ranks of one node each axis has if the axes have this order. Indexed by axis. None if a node does not end
-/// where a row of ranks ends, so that nodes would hold different parts of the mesh. O(axes).
-std::optional<llvm::SmallVector<int64_t>> axesInsideNodes(const Mesh &mesh, llvm::ArrayRef<int64_t> order,
-                                                          int64_t ranksPerNode);
+/// How many ranks of one unit of a machine's level, such as a node, each axis has if the axes have this order. Indexed
+/// by axis. None if a unit does not end where a row of ranks ends, so that units would hold different parts of the
+/// mesh. O(axes).
+std::optional<llvm::SmallVector<int64_t>> axesInside(const Mesh &mesh, llvm::ArrayRef<int64_t> order,
+                                                     int64_t ranksOfUnit);
 
 } // namespace commsched
 

@@ -31,18 +31,30 @@ struct GroupShape {
   int64_t nodes = 1;
   /// Largest number of its ranks on one node.
   int64_t ranksPerNode = 1;
+  /// Number of units that the group occupies of each level outside of nodes. Indexed as MachineModel::levels.
+  std::array<int64_t, kMostOuterLevels> units = {1, 1};
 
   bool operator==(const GroupShape &other) const {
-    return ranks == other.ranks && nodes == other.nodes && ranksPerNode == other.ranksPerNode;
+    return ranks == other.ranks && nodes == other.nodes && ranksPerNode == other.ranksPerNode && units == other.units;
   }
   bool operator<(const GroupShape &other) const {
-    return std::tie(ranks, nodes, ranksPerNode) < std::tie(other.ranks, other.nodes, other.ranksPerNode);
+    return std::tie(ranks, nodes, ranksPerNode, units) <
+           std::tie(other.ranks, other.nodes, other.ranksPerNode, other.units);
+  }
+  /// Whether the group leaves a unit of a level outside of nodes.
+  bool leavesUnits() const {
+    for (int64_t spanned : units)
+      if (spanned > 1)
+        return true;
+    return false;
   }
 };
 
 /// The shape of a group of ranks on nodes of `ranksPerNode` ranks. Ranks are node-major: rank r is on node r /
 /// ranksPerNode. O(ranks x log ranks).
 GroupShape shapeOfRanks(llvm::ArrayRef<int64_t> ranks, int64_t ranksPerNode);
+/// The same with the levels of a machine outside of nodes. O(levels x ranks x log ranks).
+GroupShape shapeOfRanks(llvm::ArrayRef<int64_t> ranks, const MachineModel &machine);
 
 /// The source of a curve. `Scaled`: nothing was measured for this group shape and element type, but another one of the
 /// same kind and on the same links was.

@@ -53,6 +53,18 @@ struct LinkClass {
   Ns message = 0;
 };
 
+/// The most levels outside of nodes.
+inline constexpr unsigned kMostOuterLevels = 2;
+
+/// A level of the machine outside of nodes, such as the nodes that share their leaf switches (a rail) or a pod.
+struct OuterLevel {
+  std::string name;
+  /// Ranks of one of its units. Ranks are unit-major: rank r is in unit r / ranks.
+  int64_t ranks = 1;
+  /// What leaves a unit: the part of one rank, if all ranks of the unit send out of it.
+  LinkClass links;
+};
+
 /// The generations that NCCL's tuning tables distinguish.
 enum class NcclGeneration : uint8_t { Volta, Ampere, Hopper, Blackwell };
 /// The vendor of the host's processor, which selects some of NCCL's tables.
@@ -283,6 +295,10 @@ public:
 
   /// Ranks of one node. Ranks are node-major: rank r is on node r / ranksPerNode.
   int64_t ranksPerNode = 1;
+
+  /// The levels outside of nodes, the innermost first. The ranks of each are a multiple of those of the one before, and
+  /// of a node. Beyond the last one, and without any, the links between nodes reach everywhere.
+  std::vector<OuterLevel> levels;
 
   /// Memory of one rank, bytes.
   Bytes memoryCapacity = 0;

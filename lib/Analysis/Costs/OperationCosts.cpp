@@ -36,16 +36,19 @@ using namespace commsched::detail;
 // Collectives
 //===-----------------------------------------------------------------------------------------===//
 
-/// The shape of the slowest group of a partition: the one on most nodes, with the fewest ranks to share the rails of a
-/// node. O(ranks x log ranks).
-static GroupShape shapeOfGroups(ReplicaGroupsInterface groups, int64_t ranksPerNode) {
+/// The shape of the slowest group of a partition: the one on most units of the outermost level, then on most nodes,
+/// with the fewest ranks to share the rails of a node. O(ranks x log ranks).
+static GroupShape shapeOfGroups(ReplicaGroupsInterface groups, const MachineModel &machine) {
+  auto slowness = [](const GroupShape &shape) {
+    return std::tuple(shape.units[1], shape.units[0], shape.nodes, -shape.ranksPerNode);
+  };
   GroupShape worst;
   SmallVector<int64_t> ranks(groups.getGroupSize());
   for (int64_t group = 0; group < groups.getNumGroups(); ++group) {
     for (auto [index, rank] : llvm::enumerate(ranks))
       rank = groups.getRank(group, static_cast<int64_t>(index));
-    GroupShape shape = shapeOfRanks(ranks, ranksPerNode);
-    if (group == 0 || std::pair(shape.nodes, -shape.ranksPerNode) > std::pair(worst.nodes, -worst.ranksPerNode))
+    GroupShape shape = shapeOfRanks(ranks, machine);
+    if (group == 0 || slowness(shape) > slowness(worst))
       worst = shape;
   }
   return worst;
@@ -58,7 +61,7 @@ GroupShape OperationCosts::shapeOf(GroupOp group) const {
     return {};
   auto [it, inserted] = shapes.try_emplace(group);
   if (inserted)
-    it->second = shapeOfGroups(group.getGroups(), machine().ranksPerNode);
+    it->second = shapeOfGroups(group.getGroups(), machine());
   return it->second;
 }
 

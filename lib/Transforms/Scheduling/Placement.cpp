@@ -147,7 +147,9 @@ LogicalResult PlacementSearch::prepare() {
     return failure();
   table.mesh = std::move(*mesh);
   table.machine = model->machine().name;
-  table.ranksPerNode = model->machine().ranksPerNode;
+  table.levels = {{"node", model->machine().ranksPerNode}};
+  for (const OuterLevel &level : model->machine().levels)
+    table.levels.emplace_back(level.name, level.ranks);
   llvm::StringSet<> seen;
   for (GroupOp group : all)
     if (seen.insert(group.getSymName()).second) {
@@ -168,15 +170,16 @@ LogicalResult PlacementSearch::prepare() {
   return success(succeeded(checkRanks()) && succeeded(checkTables()));
 }
 
-/// A mesh has to fill whole nodes, or to fit into one.
+/// A mesh has to fill whole units of each level, or to fit into one.
 LogicalResult PlacementSearch::checkRanks() {
   int64_t ranks = table.mesh.numRanks();
   if (table.mesh.axes.size() > kMostAxes)
     return groups.front().emitError() << "expected a mesh of at most " << kMostAxes << " axes, got "
                                       << table.mesh.axes.size();
-  if (ranks > table.ranksPerNode && ranks % table.ranksPerNode != 0)
-    return groups.front().emitError() << "the mesh of " << ranks << " ranks does not fit machine '" << table.machine
-                                      << "': expected whole nodes of " << table.ranksPerNode << " ranks";
+  for (const auto &[name, size] : table.levels)
+    if (ranks > size && ranks % size != 0)
+      return groups.front().emitError() << "the mesh of " << ranks << " ranks does not fit machine '" << table.machine
+                                        << "': expected whole " << name << "s of " << size << " ranks";
   return success();
 }
 
@@ -193,25 +196,34 @@ LogicalResult PlacementSearch::checkTables() {
 
 /// Adds an order to the placement with the same shapes of all groups.
 void PlacementSearch::add(const AxisList &order) {
-  std::optional<SmallVector<int64_t>> inside = axesInsideNodes(table.mesh, order, table.ranksPerNode);
-  if (!inside) {
-    ++table.unfit;
-    return;
+  std::vector<std::vector<int64_t>> inside;
+  for (const auto &[name, size] : table.levels) {
+    std::optional<SmallVector<int64_t>> parts = axesInside(table.mesh, order, size);
+    if (!parts) {
+      ++table.unfit;
+      return;
+    }
+    inside.emplace_back(parts->begin(), parts->end());
   }
   std::vector<GroupShape> shapes;
   for (const AxisList &axes : axesOfGroups) {
     GroupShape shape{1, 1, 1};
     for (int64_t axis : axes) {
       shape.ranks *= table.mesh.axes[axis].size;
-      shape.ranksPerNode *= (*inside)[axis];
+      shape.ranksPerNode *= inside.front()[axis];
     }
     shape.nodes = shape.ranks / shape.ranksPerNode;
+    for (auto [units, parts] : llvm::zip(shape.units, ArrayRef(inside).drop_front())) {
+      units = shape.ranks;
+      for (int64_t axis : axes)
+        units /= parts[axis];
+    }
     shapes.push_back(shape);
   }
   auto [it, isNew] = known.try_emplace(shapes, table.placements.size());
   if (isNew) {
     Placement &placement = table.placements.emplace_back();
-    placement.insideNode.assign(inside->begin(), inside->end());
+    placement.inside = std::move(inside);
     placement.shapes = std::move(shapes);
   }
   table.placements[it->second].orders.push_back(order);
@@ -224,8 +236,11 @@ LogicalResult PlacementSearch::enumerate() {
     add(order);
   } while (std::next_permutation(order.begin(), order.end()));
   if (table.placements.empty() || !llvm::is_sorted(table.placements.front().orders.front()))
-    return groups.front().emitError() << "the mesh does not fit machine '" << table.machine << "': nodes of "
-                                      << table.ranksPerNode << " ranks hold different parts of its axes";
+    for (const auto &[name, size] : table.levels)
+      if (AxisList own = llvm::to_vector<4>(llvm::seq<int64_t>(0, static_cast<int64_t>(table.mesh.axes.size())));
+          !axesInside(table.mesh, own, size))
+        return groups.front().emitError() << "the mesh does not fit machine '" << table.machine << "': " << name
+                                          << "s of " << size << " ranks hold different parts of its axes";
   return success();
 }
 

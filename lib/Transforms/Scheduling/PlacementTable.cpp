@@ -28,10 +28,10 @@ static std::string describeOrder(const Mesh &mesh, ArrayRef<int64_t> order) {
       " x ");
 }
 
-/// "tp, 2 of dp": what is inside a node.
-static std::string describeInside(const Mesh &mesh, const Placement &placement) {
+/// "tp, 2 of dp": what is inside a unit of a level.
+static std::string describeInside(const Mesh &mesh, ArrayRef<int64_t> inside) {
   SmallVector<std::string> parts;
-  for (auto [axis, part] : llvm::zip_equal(mesh.axes, placement.insideNode))
+  for (auto [axis, part] : llvm::zip_equal(mesh.axes, inside))
     if (part > 1)
       parts.push_back(part == axis.size ? axis.name : std::to_string(part) + " of " + axis.name);
   return parts.empty() ? "nothing" : llvm::join(parts, ", ");
@@ -49,20 +49,29 @@ static llvm::json::Array namesOf(const Mesh &mesh, ArrayRef<int64_t> order) {
 }
 
 llvm::json::Value PlacementTable::toJSON() const {
-  llvm::json::Array axes, rows;
+  llvm::json::Array axes, rows, units;
+  for (const auto &[name, size] : levels)
+    units.push_back(llvm::json::Object{{"name", name}, {"ranks", size}});
   for (const MeshAxis &axis : mesh.axes)
     axes.push_back(llvm::json::Object{{"name", axis.name}, {"size", axis.size}});
   for (const Placement &placement : placements) {
-    llvm::json::Object inside, shapes;
-    for (auto [axis, part] : llvm::zip_equal(mesh.axes, placement.insideNode))
-      inside[axis.name] = part;
+    llvm::json::Object shapes;
+    llvm::json::Array inside;
+    for (const std::vector<int64_t> &parts : placement.inside) {
+      llvm::json::Object ofLevel;
+      for (auto [axis, part] : llvm::zip_equal(mesh.axes, parts))
+        ofLevel[axis.name] = part;
+      inside.push_back(std::move(ofLevel));
+    }
+    llvm::json::Value insideNode = inside.front();
     for (auto [group, shape] : llvm::zip_equal(groups, placement.shapes))
       shapes[group] = llvm::json::Object{{"ranks", shape.ranks}, {"nodes", shape.nodes}};
     llvm::json::Object row{
         {"orders",
          llvm::json::Array(llvm::map_range(
              placement.orders, [&](const AxisList &order) { return llvm::json::Value(namesOf(mesh, order)); }))},
-        {"inside_node", std::move(inside)},
+        {"inside_node", std::move(insideNode)},
+        {"inside", std::move(inside)},
         {"groups", std::move(shapes)},
         {"bound_by", llvm::json::Array(placement.boundBy)},
         {"as_given", &placement == &placements[asGiven]},
@@ -77,7 +86,8 @@ llvm::json::Value PlacementTable::toJSON() const {
   }
   return llvm::json::Object{{"schema_version", 1},
                             {"machine", machine},
-                            {"ranks_per_node", ranksPerNode},
+                            {"ranks_per_node", levels.front().second},
+                            {"levels", std::move(units)},
                             {"axes", std::move(axes)},
                             {"placements", std::move(rows)},
                             {"candidates_left", static_cast<int64_t>(candidatesLeft())},
@@ -112,17 +122,17 @@ static std::vector<std::string> makeCells(const PlacementTable &table, const Pla
   if (&placement != &table.best())
     loss = placement.makespan ? describeLoss(*placement.makespan, best)
                               : "at least " + describeLoss(*placement.bound, best);
-  return {describeOrder(table.mesh, placement.orders.front()),
-          describeInside(table.mesh, placement),
-          placement.makespan ? formatNs(*placement.makespan) : "-",
-          loss,
-          placement.makespan ? formatBytes(placement.peak) : "-",
-          placement.bound ? formatNs(*placement.bound) : "none",
-          llvm::join(remarks, "; ")};
+  std::vector<std::string> cells = {describeOrder(table.mesh, placement.orders.front())};
+  for (const std::vector<int64_t> &inside : placement.inside)
+    cells.push_back(describeInside(table.mesh, inside));
+  cells.insert(cells.end(), {placement.makespan ? formatNs(*placement.makespan) : "-", loss,
+                             placement.makespan ? formatBytes(placement.peak) : "-",
+                             placement.bound ? formatNs(*placement.bound) : "none", llvm::join(remarks, "; ")});
+  return cells;
 }
 
-/// Prints rows in columns as wide as their longest cell. The first two are left-aligned, as is the last one.
-static void printColumns(ArrayRef<std::vector<std::string>> rows, llvm::raw_ostream &os) {
+/// Prints rows in columns as wide as their longest cell. The first `left` are left-aligned, as is the last one.
+static void printColumns(ArrayRef<std::vector<std::string>> rows, size_t left, llvm::raw_ostream &os) {
   for (const std::vector<std::string> &row : rows) {
     std::string line;
     for (auto [column, cell] : llvm::enumerate(row)) {
@@ -130,20 +140,24 @@ static void printColumns(ArrayRef<std::vector<std::string>> rows, llvm::raw_ostr
       for (const std::vector<std::string> &other : rows)
         width = std::max(width, other[column].size());
       std::string blanks(width - cell.size(), ' ');
-      line += "  " + (column < 2 || column + 1 == row.size() ? cell + blanks : blanks + cell);
+      line += "  " + (column < left || column + 1 == row.size() ? cell + blanks : blanks + cell);
     }
     os << StringRef(line).rtrim() << "\n";
   }
 }
 
 void PlacementTable::print(llvm::raw_ostream &os) const {
-  os << "machine " << machine << ", nodes of " << ranksPerNode << " ranks; a mesh of "
-     << formatCount(mesh.numRanks(), "rank") << "\n";
-  std::vector<std::vector<std::string>> rows = {
-      {"axes, the slowest first", "inside a node", "makespan", "", "peak", "bound", ""}};
+  os << "machine " << machine;
+  for (const auto &[name, size] : levels)
+    os << ", " << name << "s of " << size << " ranks";
+  os << "; a mesh of " << formatCount(mesh.numRanks(), "rank") << "\n";
+  std::vector<std::vector<std::string>> rows = {{"axes, the slowest first"}};
+  for (const auto &[name, size] : levels)
+    rows.front().push_back("inside a " + name);
+  rows.front().insert(rows.front().end(), {"makespan", "", "peak", "bound", ""});
   for (const Placement &placement : placements)
     rows.push_back(makeCells(*this, placement));
-  printColumns(rows, os);
+  printColumns(rows, 1 + levels.size(), os);
   if (placements.size() == 1)
     os << "all orders cost the same\n";
   else if (candidatesLeft() == 0)
@@ -151,8 +165,11 @@ void PlacementTable::print(llvm::raw_ostream &os) const {
   else
     os << "may be faster than the first one, as far as is proven: " << candidatesLeft() << " of "
        << placements.size() - 1 << "\n";
-  if (unfit > 0)
-    os << "orders that do not fit, because nodes would hold different parts of the mesh: " << unfit << "\n";
+  if (unfit > 0) {
+    auto plurals = llvm::map_range(levels, [](const auto &level) { return level.first + "s"; });
+    os << "orders that do not fit, because " << llvm::join(plurals, " or ")
+       << " would hold different parts of the mesh: " << unfit << "\n";
+  }
   if (givenTimes > 0)
     os << "collectives with a given time, which no order changes: " << givenTimes << "\n";
   if (!assumption.empty())

@@ -57,7 +57,10 @@ def _facts(program: Program, groups: dict[str, tuple[list[int], int]], report: d
     digits = {name: found for name, (ranks, _) in groups.items() if (found := digits_of(ranks)) is not None}
     worlds, profile = {world for _, world in groups.values()}, _profile(machine)
     ranks_per_node, bound = profile.get("node", {}).get("ranks"), bound_of(report)
-    if len(digits) < len(groups) or len(worlds) > 1 or not ranks_per_node or bound <= 0 or profile.get("collectives"):
+    if len(digits) < len(groups) or len(worlds) > 1 or not ranks_per_node or bound <= 0:
+        return None
+    # Measured times say nothing of other links, and placements are compared by what is in a node.
+    if profile.get("collectives") or profile.get("levels"):
         return None
     [world] = worlds
     mesh = find_mesh(digits, world)

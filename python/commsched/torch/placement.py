@@ -74,4 +74,7 @@ def _ranks_per_node(options: Options) -> int | None:
     if file is None or options.measures() or options.aligns() or options.runtime_estimation is not None:
         return None
     profile = json.loads(file.read_text())
-    return None if "calibration" in profile or profile.get("collectives") else profile.get("node", {}).get("ranks")
+    # Placements are compared by what is in a node, which does not tell what is in units of further levels.
+    if "calibration" in profile or profile.get("collectives") or profile.get("levels"):
+        return None
+    return profile.get("node", {}).get("ranks")

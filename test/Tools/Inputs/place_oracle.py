@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Compares comm-place with brute force on random meshes of two and three axes and random two-level machines.
+"""Compares comm-place with brute force on random meshes and random machines, of two levels or of up to four.
 
 The oracle shares nothing with comm-place: it lays out the mesh in each order by itself, writes the groups as lists of
 ranks, and asks comm-opt for the makespan of each program.
@@ -10,6 +10,7 @@ ranks, and asks comm-opt for the makespan of each program.
 import argparse
 import itertools
 import json
+import math
 import pathlib
 import random
 import subprocess
@@ -62,7 +63,8 @@ def write_program(rng, sizes):
     return program
 
 
-def write_machine(rng, folder, ranks_per_node):
+def write_machine(rng, folder, ranks_per_node, levels=()):
+    """Writes a profile whose levels outside of nodes have so many ranks, each with slower links than the one below."""
     profile = {
         "schema_version": 1,
         "name": "random",
@@ -77,13 +79,18 @@ def write_machine(rng, folder, ranks_per_node):
             "inter": {"bandwidth_gbps": rng.choice([12, 25, 50]), "latency_ns": 12000, "message_ns": 1000},
         },
     }
+    speed = profile["links"]["inter"]["bandwidth_gbps"]
+    for index, ranks in enumerate(levels):
+        speed /= rng.choice([1.5, 3, 8])
+        links = {"bandwidth_gbps": speed, "latency_ns": 16000 + 4000 * index, "message_ns": 1000}
+        profile.setdefault("levels", []).append({"name": f"level{index}", "ranks": ranks, "links": links})
     path = folder / "machine.json"
     path.write_text(json.dumps(profile))
     return path
 
 
 def fits(sizes, order, ranks_per_node):
-    left = ranks_per_node
+    left = min(ranks_per_node, math.prod(sizes))
     for axis in reversed(order):
         part = min(left, sizes[axis])
         if left % part or sizes[axis] % part:
@@ -97,18 +104,28 @@ def run(*command):
     assert result.returncode == 0, (command, result.stderr)
 
 
-def check(seed, folder):
+def draw(rng, has_levels):
+    """The sizes of a mesh, the ranks of a node, and those of one or two levels outside of nodes if there are any."""
+    if not has_levels:
+        sizes = rng.choice([[2, 4], [4, 4], [8, 2], [2, 4, 2], [2, 2, 4], [4, 2, 4], [2, 3, 2], [4, 2, 2]])
+        return sizes, rng.choice([2, 4, 8]), []
+    sizes = rng.choice([[2, 4, 4], [2, 2, 2, 4], [4, 2, 4], [2, 3, 4, 2], [4, 4, 4], [8, 4], [2, 2, 3, 2]])
+    node = rng.choice([2, 4])
+    levels = [node * rng.choice([2, 4])]
+    return sizes, node, levels + [levels[0] * 2] * rng.randrange(2)
+
+
+def check(seed, folder, has_levels=False):
     """One random case. Returns how many other placements comm-place could not prove to be slower."""
     rng = random.Random(seed)
-    sizes = rng.choice([[2, 4], [4, 4], [8, 2], [2, 4, 2], [2, 2, 4], [4, 2, 4], [2, 3, 2], [4, 2, 2]])
-    ranks_per_node = rng.choice([2, 4, 8])
-    orders = [order for order in itertools.permutations(range(len(sizes))) if fits(sizes, order, ranks_per_node)]
-    ranks = 1
-    for size in sizes:
-        ranks *= size
-    if ranks % ranks_per_node or tuple(range(len(sizes))) not in orders:
-        return check(f"{seed}.", folder)
-    machine = write_machine(rng, folder, ranks_per_node)
+    sizes, ranks_per_node, levels = draw(rng, has_levels)
+    units, ranks = [ranks_per_node, *levels], math.prod(sizes)
+    orders = [
+        order for order in itertools.permutations(range(len(sizes))) if all(fits(sizes, order, unit) for unit in units)
+    ]
+    if any(ranks > unit and ranks % unit for unit in units) or tuple(range(len(sizes))) not in orders:
+        return check(f"{seed}.", folder, has_levels)
+    machine = write_machine(rng, folder, ranks_per_node, levels)
     program = write_program(rng, sizes)
     times = {}
     for order in orders:
@@ -161,9 +178,10 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--levels", action="store_true", help="machines with levels outside of nodes")
     a = parser.parse_args()
     a.folder.mkdir(parents=True, exist_ok=True)
-    left = [check(f"{seed}", a.folder) for seed in range(a.first, a.first + a.seeds)]
+    left = [check(f"{seed}", a.folder, a.levels) for seed in range(a.first, a.first + a.seeds)]
     print(f"{a.seeds} cases; proven best: {left.count(0)}; most candidates left: {max(left)}")
 
 

@@ -42,8 +42,9 @@ struct PlacementOptions {
 struct Placement {
   /// The first one is that of the program, if it is among them. The slowest axis comes first.
   std::vector<AxisList> orders;
-  /// How many ranks of one node each axis has, and the placement of each group's ranks. Indexed by axis, and by group.
-  std::vector<int64_t> insideNode;
+  /// How many ranks of one unit of a level each axis has. Indexed by level (PlacementTable::levels), then by axis.
+  std::vector<std::vector<int64_t>> inside;
+  /// The placement of each group's ranks. Indexed by group.
   std::vector<GroupShape> shapes;
   /// Indexed by function: a lower bound on its makespan, ns, and what determines it. Empty if a function has
   /// collectives in inner blocks or calls.
@@ -59,7 +60,8 @@ struct Placement {
 /// All orders of the axes of a program.
 struct PlacementTable {
   std::string machine;
-  int64_t ranksPerNode = 1;
+  /// The levels of the machine, nodes first: a name, and the ranks of one unit.
+  std::vector<std::pair<std::string, int64_t>> levels;
   Mesh mesh;
   /// Names of the groups.
   std::vector<std::string> groups;

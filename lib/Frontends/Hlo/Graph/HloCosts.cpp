@@ -299,12 +299,16 @@ static std::optional<CollectiveKind> kindOf(StringRef opcode) {
   return std::nullopt;
 }
 
-/// The shape of the group that takes longest: the one on most nodes, then the largest.
-static GroupShape widestShape(const std::vector<std::vector<int64_t>> &groups, int64_t ranksPerNode) {
+/// The shape of the group that takes longest: the one on most units of the outermost level, then on most nodes, then
+/// the largest.
+static GroupShape widestShape(const std::vector<std::vector<int64_t>> &groups, const MachineModel &machine) {
+  auto width = [](const GroupShape &shape) {
+    return std::tuple(shape.units[1], shape.units[0], shape.nodes, shape.ranks);
+  };
   GroupShape widest{0, 0, 0};
   for (const std::vector<int64_t> &group : groups) {
-    GroupShape shape = shapeOfRanks(group, ranksPerNode);
-    if (std::pair(shape.nodes, shape.ranks) > std::pair(widest.nodes, widest.ranks))
+    GroupShape shape = shapeOfRanks(group, machine);
+    if (width(shape) > width(widest))
       widest = shape;
   }
   return widest;
@@ -330,7 +334,7 @@ Expected<std::optional<CollectiveCost>> HloCosts::ofCollective(const HloInstruct
     return createStringError("'" + instruction.name + "': " + toString(groups.takeError()));
   CollectiveCost cost;
   cost.kind = *kind;
-  cost.shape = widestShape(*groups, machine().ranksPerNode);
+  cost.shape = widestShape(*groups, machine());
   cost.group = groupIds.try_emplace(keyOf(wrapped.groups), groupIds.size()).first->second;
   int64_t parts = 0, element = 0;
   Bytes largest = -1;
