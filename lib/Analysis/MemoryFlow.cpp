@@ -234,7 +234,8 @@ void MemoryFlow::visitRegions(Operation *op) {
         put(slotOf(value), kAnyExposed);
 }
 
-/// What the terminator of the block in question hands on is there after the block, in a later run of it at the earliest.
+/// What the terminator of the block in question hands on is there after the block, in a later run of it at the
+/// earliest.
 void MemoryFlow::visitBranch(BranchOpInterface branch) {
   if (branch->getBlock() == block)
     return;

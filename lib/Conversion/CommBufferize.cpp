@@ -153,8 +153,8 @@ static void splitRepeatedEdges(ModuleOp module) {
     llvm::SmallPtrSet<Block *, 4> reached;
     for (auto [index, successor] : llvm::enumerate(branch->getSuccessors())) {
       SuccessorOperands operands = branch.getSuccessorOperands(static_cast<unsigned>(index));
-      if (llvm::none_of(successor->getArgumentTypes(), llvm::IsaPred<TensorType>) ||
-          reached.insert(successor).second || operands.getProducedOperandCount() > 0)
+      if (llvm::none_of(successor->getArgumentTypes(), llvm::IsaPred<TensorType>) || reached.insert(successor).second ||
+          operands.getProducedOperandCount() > 0)
         continue;
       OpBuilder builder(branch);
       Block *edge = builder.createBlock(successor);
