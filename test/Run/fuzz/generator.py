@@ -19,6 +19,7 @@ from .calls import Calls
 from .collectives import Collectives
 from .joins import JOINS_SHARE, Joins
 from .messages import Messages
+from .parts import PARTS_SHARE, Parts
 from .regions import Regions
 from .scope import Scope, Value
 from .shapes import DTYPES, Type
@@ -78,7 +79,7 @@ def some_type(rng, ranks, memory=False):
     return Type((rng.randint(1, 3), ranks, rng.randint(1, 2)), element, memory)
 
 
-class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins):
+class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins, Parts):
     """Makes one program. The mixins have the statements."""
 
     def __init__(self, signature, seed, style=None):
@@ -95,6 +96,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins):
         self.is_illegal, self.breaks_rules = rng.random() < ILLEGAL_SHARE, False
         self.has_globals = rng.random() < 0.3
         self.joins = random.Random(f"joins {seed}").random() < JOINS_SHARE
+        self.parts = random.Random(f"parts {seed}").random() < PARTS_SHARE
         self.kept_bases = frozenset()
         for name, type_, written in signature.arguments[2:]:
             if not type_.memory or self.memory_share:
@@ -163,6 +165,8 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins):
                                                                                         self.to_value]
             kinds += [self.exchange, self.uneven] if not self.in_function else []
             kinds += [self.whole_insert] * 2 + [self.crossed] * 5 if self.joins else []
+            kinds += [self.part] * 3 + [self.empty_start] * 4 if self.parts else []
+            kinds += [self.two_branches] * 2 if self.parts and not self.in_function else []
         if self.memory_share:
             kinds += [self.alloc] * 2 + [self.arithmetic] * 4 + [self.buffer_view] * 3 + [self.scalar] * 3 + [
                 self.store] * 2 + [self.copy, self.copy, self.fill, self.free, self.select, self.select, self.box,

@@ -43,7 +43,7 @@ STREAMED = [[STREAMS, *PLAN], ["--comm-schedule=effort=1000", STREAMS, *PLAN], [
 BLOCKS = [["--lower-affine", "--convert-scf-to-cf"], ["--lower-affine", "--convert-scf-to-cf", "--comm-schedule=effort=1000"],
           ["--lower-affine", "--convert-scf-to-cf", "--canonicalize", "--comm-raise", "--comm-sink-waits"],
           ["--reorder-comm-overlap=effort=1000", "--lower-affine", "--convert-scf-to-cf"], ["--lower-affine", "--convert-scf-to-cf", *PLAN],
-          ["--comm-bufferize", "--lower-affine", "--convert-scf-to-cf", "--comm-schedule=effort=1000"]]
+          ["--comm-bufferize", "--lower-affine", "--convert-scf-to-cf", "--comm-schedule=effort=1000", "--comm-sink-waits"]]
 BLOCKS_SHARE = 0.4  # of batches
 
 

@@ -16,6 +16,10 @@ import re
 REASONS = [
     (r"expected to pass no tensor whose storage is written to a function that calls itself",
      "recursion with a tensor that is written (Rationale.md)"),
+    (r"expected to pass no part of a tensor whose storage is written to a function",
+     "a call with a part of a tensor that is written (Rationale.md)"),
+    (r"cannot be bufferized: expected a contiguous buffer to view in another shape",
+     "a view of elements that do not lie beside each other (Runtime.md)"),
     (r"futures? (that )?leaves? .*(function|block).*calls?", "calls on tensors beside a future that leaves (Runtime.md)"),
     (r"'comm\.compute' op cannot be bufferized: expected a known size for its result",
      "the result of a computation on tensors has a symbolic size (Runtime.md)"),
