@@ -122,7 +122,7 @@ MUTATIONS = [
         "waits for what has landed stay",
         "semantics/landing.py",
         ("    if split_waits(graph) + name_landed_results(graph):\n        refresh(graph)\n", ""),
-        killer="test_landing.py::test_a_wait_of_a_wait_is_the_first_wait[False-schedule]",
+        killer="test_landing.py::test_a_wait_of_a_wait_is_the_first_wait[False-passes0]",
     ),
     # Forms of merged collectives.
     mutation(
