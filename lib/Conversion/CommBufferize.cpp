@@ -144,17 +144,18 @@ static void replaceSwitches(ModuleOp module) {
   }
 }
 
-/// Gives an edge a block of its own if another edge leads from the same branch to the same block with a tensor. Of such
-/// edges, upstream passes buffers on the first one only.
-static void splitRepeatedEdges(ModuleOp module) {
+/// Gives edges that pass on tensors blocks of their own: those of a cf.switch, of which upstream's analysis does not
+/// know that they pass on their operands, and all but the first that lead from one branch to the same block, on which
+/// upstream passes no buffers.
+static void splitEdges(ModuleOp module) {
   SmallVector<BranchOpInterface> branches;
   module.walk([&](BranchOpInterface branch) { branches.push_back(branch); });
   for (BranchOpInterface branch : branches) {
     llvm::SmallPtrSet<Block *, 4> reached;
     for (auto [index, successor] : llvm::enumerate(branch->getSuccessors())) {
       SuccessorOperands operands = branch.getSuccessorOperands(static_cast<unsigned>(index));
-      if (llvm::none_of(successor->getArgumentTypes(), llvm::IsaPred<TensorType>) || reached.insert(successor).second ||
-          operands.getProducedOperandCount() > 0)
+      if (llvm::none_of(successor->getArgumentTypes(), llvm::IsaPred<TensorType>) ||
+          (!isa<cf::SwitchOp>(*branch) && reached.insert(successor).second) || operands.getProducedOperandCount() > 0)
         continue;
       OpBuilder builder(branch);
       Block *edge = builder.createBlock(successor);
@@ -206,7 +207,7 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
       return signalPassFailure();
     waitInEveryBlock(module);
     replaceSwitches(module);
-    splitRepeatedEdges(module);
+    splitEdges(module);
     bufferization::OneShotBufferizationOptions options;
     options.bufferizeFunctionBoundaries = true;
     options.allowReturnAllocsFromLoops = true;

@@ -92,24 +92,29 @@ func.func @part(%x: tensor<4x4xi64>, %y: tensor<4x2xi64>) -> tensor<4x2xi64> {
 
 // -----
 
-// Tests that several edges from one branch to one block pass on their own buffers.
-// CHECK-LABEL: func @repeated_edges
-func.func @repeated_edges(%k: i32, %a: tensor<4xi64>, %b: tensor<4xi64>) -> tensor<4xi64> {
+// Tests that the edges of a switch pass on their own buffers, and that what one of them passes on is not written in place
+// while it is in flight.
+comm.group @g #comm.ranks<[[0, 1]]>
+
+// CHECK-LABEL: func @edges_of_a_switch
+func.func @edges_of_a_switch(%k: i32, %x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK: comm.compute "copy"(%arg1, %[[COPY:.*]]) mutates [1]
+  %c = comm.compute "copy"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   // CHECK: cf.switch %arg0 : i32, [
-  // CHECK-NEXT: default: ^bb3(%arg1 : memref<4xi64>),
-  // CHECK-NEXT: 0: ^bb1,
-  // CHECK-NEXT: 1: ^bb2
+  // CHECK-NEXT: default: ^bb1,
+  // CHECK-NEXT: 0: ^bb2
   cf.switch %k : i32, [
-    default: ^bb1(%a : tensor<4xi64>),
-    0: ^bb1(%b : tensor<4xi64>),
-    1: ^bb1(%a : tensor<4xi64>)
+    default: ^bb1(%c : tensor<4xf32>),
+    0: ^bb1(%x : tensor<4xf32>)
   ]
-// CHECK: ^bb1:
-// CHECK-NEXT: cf.br ^bb3(%arg2 : memref<4xi64>)
-// CHECK: ^bb2:
-// CHECK-NEXT: cf.br ^bb3(%arg1 : memref<4xi64>)
-// CHECK: ^bb3(%[[ARGUMENT:.*]]: memref<4xi64>):
-^bb1(%v: tensor<4xi64>):
-  // CHECK: return %[[ARGUMENT]]
-  return %v : tensor<4xi64>
+// CHECK: ^bb3(%[[ARGUMENT:.*]]: memref<4xf32>):
+^bb1(%v: tensor<4xf32>):
+  // CHECK: comm.all_reduce sum %[[ARGUMENT]]
+  %f = comm.all_reduce sum %v on @g : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  // CHECK-NOT: outs(%[[COPY]] :
+  %m = linalg.mul ins(%v, %v : tensor<4xf32>, tensor<4xf32>) outs(%c : tensor<4xf32>) -> tensor<4xf32>
+  // CHECK: comm.wait
+  %w = comm.wait %f : !comm.future<tensor<4xf32>>
+  %s = linalg.add ins(%w, %m : tensor<4xf32>, tensor<4xf32>) outs(%m : tensor<4xf32>) -> tensor<4xf32>
+  return %s : tensor<4xf32>
 }
