@@ -36,9 +36,9 @@ def _main(rank, ranks, port, environment, function, args):
         function(rank, ranks, *args)
     finally:
         dist.destroy_process_group()
-    # A rank was seen to abort at its end ("terminate called without an active exception"), with no Python error. The
-    # likely cause: Python 3.11 unwinds PyTorch's threads that ask for its lock while it ends. So the ranks leave
-    # without that end.
+    # A thread of gloo's may still release tensors of the last collective (c10d::AsyncAllgatherWork), and needs Python's
+    # lock for that. Python 3.11 unwinds threads that ask for it while it ends, and C++ aborts then ("terminate called
+    # without an active exception"). So the ranks leave without that end.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
