@@ -88,13 +88,27 @@ static bool isLarge(mlir::Type type) {
   return !shaped.hasStaticShape() || elements >= kManyElements;
 }
 
+/// Returns true unless the loops around an access to an element are known to run few times in total.
+static bool isInLongLoops(mlir::Operation *access) {
+  int64_t total = 1;
+  bool isInLoop = false;
+  for (auto loop = access->getParentOfType<mlir::LoopLikeOpInterface>(); loop;
+       loop = loop->getParentOfType<mlir::LoopLikeOpInterface>()) {
+    isInLoop = true;
+    std::optional<APInt> trips = loop.getStaticTripCount();
+    if (!trips || trips->getActiveBits() > 62 || MulOverflow(total, static_cast<int64_t>(trips->getZExtValue()), total))
+      return true;
+  }
+  return isInLoop && total >= kManyElements;
+}
+
 bool commsched::hasLongLoops(ModuleOp module) {
   auto found = module.walk([](mlir::Operation *op) {
     bool isLong =
         op->getName().getDialectNamespace() == "linalg"
             ? any_of(op->getOperandTypes(), isLarge)
             : isa<mlir::memref::LoadOp, mlir::memref::StoreOp, mlir::tensor::ExtractOp, mlir::tensor::InsertOp>(op) &&
-                  op->getParentOfType<mlir::LoopLikeOpInterface>();
+                  isInLongLoops(op);
     return isLong ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
   });
   return found.wasInterrupted();
