@@ -287,6 +287,12 @@ private:
     return completed;
   }
 
+  /// Returns true if control may come back to a basic block.
+  static bool isInCycle(Block &nested) {
+    return llvm::any_of(nested.getSuccessors(),
+                        [&](Block *successor) { return successor == &nested || successor->isReachable(&nested); });
+  }
+
   /// Returns true if a collective of the block may be complete whenever control reaches `op` in a nested region. What
   /// is outside of the block comes before the collective. A loop may put another collective in flight after the wait
   /// for a future that it carries, and carry what that one uses to the next iteration: such a wait completes nothing
@@ -301,7 +307,7 @@ private:
         return true;
       complete |= llvm::any_of(op->getBlock()->getOps<WaitOp>(),
                                [&](WaitOp wait) { return isBefore(wait) && mayComplete(wait, start); });
-      complete &= !isa<LoopLikeOpInterface>(op->getParentOp());
+      complete &= !isa<LoopLikeOpInterface>(op->getParentOp()) && !isInCycle(*op->getBlock());
     }
     return complete;
   }

@@ -20,14 +20,32 @@ using namespace commsched;
 using namespace commsched::comm;
 
 MemoryChoices::MemoryChoices(Block &block) : block(block) {
-  for (Operation &op : block)
+  for (Operation &op : block) {
     op.walk([&](RegionBranchOpInterface branch) { addOperands(branch); });
+    op.walk([&](Block *nested) { addOperands(*nested); });
+  }
 }
 
 void MemoryChoices::addOperands(RegionBranchOpInterface branch) {
   RegionBranchInverseSuccessorMapping found;
   branch.getSuccessorInputOperandMapping(found);
   operands.insert(found.begin(), found.end());
+}
+
+void MemoryChoices::addOperands(Block &nested) {
+  for (BlockArgument argument : nested.isEntryBlock() ? ArrayRef<BlockArgument>() : nested.getArguments()) {
+    SmallVector<OpOperand *> passed;
+    for (auto edge = nested.pred_begin(); edge != nested.pred_end(); ++edge) {
+      auto branch = dyn_cast<BranchOpInterface>((*edge)->getTerminator());
+      if (!branch)
+        return;
+      SuccessorOperands values = branch.getSuccessorOperands(edge.getSuccessorIndex());
+      if (values.isOperandProduced(argument.getArgNumber()))
+        return;
+      passed.push_back(&branch->getOpOperand(values.getOperandIndex(argument.getArgNumber())));
+    }
+    operands[argument] = std::move(passed);
+  }
 }
 
 /// The value of which a memref is a view; null for other values.

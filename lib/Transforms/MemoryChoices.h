@@ -45,9 +45,12 @@ private:
   /// other values; a tensor that a loop returns may be a copy of what it was given.
   llvm::SmallVector<mlir::OpOperand *> getPassed(mlir::Value value);
   void addOperands(mlir::RegionBranchOpInterface branch);
+  /// For the arguments of a basic block, unless a branch to it makes values of its own.
+  void addOperands(mlir::Block &nested);
 
   mlir::Block &block;
-  /// Indexed by result or argument of a region operation: the operands from which control flow takes its value.
+  /// Indexed by result or argument of a region operation, or argument of a basic block: the operands from which control
+  /// flow takes its value.
   mlir::RegionBranchInverseSuccessorMapping operands;
 };
 

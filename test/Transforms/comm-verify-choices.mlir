@@ -297,3 +297,79 @@ func.func @returned(%x: memref<4xf32>, %y: memref<4xf32>, %v: f32, %i: index) {
   %w = comm.wait %f keeping (%copy, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   return
 }
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that what a basic block passes on behind the wait is complete. What leaves the loop may be of either collective.
+func.func @passed_behind_wait(%x: memref<16xf32>, %other: memref<16xf32>, %c: i1, %i: index, %n: index) -> f32 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %dest = memref.alloc() : memref<16xf32>
+  %first = comm.all_reduce sum %x into %dest on @dp : (memref<16xf32>) -> !comm.future<memref<16xf32>>
+  %f = scf.for %k = %c0 to %n step %c1 iter_args(%g = %first) -> (!comm.future<memref<16xf32>>) {
+    %w = comm.wait %g : !comm.future<memref<16xf32>>
+    %more = memref.alloc() : memref<16xf32>
+    %next = comm.all_reduce sum %w into %more on @dp : (memref<16xf32>) -> !comm.future<memref<16xf32>>
+    scf.yield %next : !comm.future<memref<16xf32>>
+  }
+  %v = scf.execute_region -> f32 {
+    cf.cond_br %c, ^join(%other : memref<16xf32>), ^side
+  ^side:
+    %w = comm.wait %f : !comm.future<memref<16xf32>>
+    cf.br ^join(%w : memref<16xf32>)
+  ^join(%r: memref<16xf32>):
+    %e = memref.load %r[%i] : memref<16xf32>
+    scf.yield %e : f32
+  }
+  %last = comm.wait %f : !comm.future<memref<16xf32>>
+  return %v : f32
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that what another edge passes on in front of the wait is in flight.
+func.func @passed_without_wait(%x: memref<16xf32>, %c: i1, %i: index) -> f32 {
+  %dest = memref.alloc() : memref<16xf32>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_reduce sum %x into %dest on @dp : (memref<16xf32>) -> !comm.future<memref<16xf32>>
+  %v = scf.execute_region -> f32 {
+    cf.cond_br %c, ^join(%dest : memref<16xf32>), ^side
+  ^side:
+    %w = comm.wait %f keeping (%x, %dest : memref<16xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+    cf.br ^join(%w : memref<16xf32>)
+  ^join(%r: memref<16xf32>):
+    // expected-error @+1 {{reads operand #0, which is in flight}}
+    %e = memref.load %r[%i] : memref<16xf32>
+    scf.yield %e : f32
+  }
+  return %v : f32
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a wait in a loop of basic blocks completes nothing for later iterations: it may be for what an earlier one
+// has started.
+func.func @passed_in_a_cycle(%x: memref<16xf32>, %other: memref<16xf32>, %c: i1, %i: index) -> f32 {
+  %dest = memref.alloc() : memref<16xf32>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %first = comm.all_reduce sum %x into %dest on @dp : (memref<16xf32>) -> !comm.future<memref<16xf32>>
+  %v = scf.execute_region -> f32 {
+    %zero = arith.constant 0.0 : f32
+    cf.br ^loop(%first, %other : !comm.future<memref<16xf32>>, memref<16xf32>)
+  ^loop(%g: !comm.future<memref<16xf32>>, %r: memref<16xf32>):
+    // expected-error @+1 {{reads operand #0, which is in flight}}
+    %e = memref.load %r[%i] : memref<16xf32>
+    %w = comm.wait %g : !comm.future<memref<16xf32>>
+    %next = comm.all_reduce sum %x into %dest on @dp : (memref<16xf32>) -> !comm.future<memref<16xf32>>
+    cf.cond_br %c, ^loop(%next, %w : !comm.future<memref<16xf32>>, memref<16xf32>), ^done(%e : f32)
+  ^done(%s: f32):
+    scf.yield %s : f32
+  }
+  return %v : f32
+}

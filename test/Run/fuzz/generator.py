@@ -14,6 +14,7 @@ import random
 
 import numpy as np
 
+from .blocks import BASIC_BLOCKS_SHARE, BasicBlocks
 from .buffers import Buffers
 from .calls import Calls
 from .collectives import Collectives
@@ -79,7 +80,7 @@ def some_type(rng, ranks, memory=False):
     return Type((rng.randint(1, 3), ranks, rng.randint(1, 2)), element, memory)
 
 
-class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins, Parts):
+class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins, Parts, BasicBlocks):
     """Makes one program. The mixins have the statements."""
 
     def __init__(self, signature, seed, style=None):
@@ -97,6 +98,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins, P
         self.has_globals = rng.random() < 0.3
         self.joins = random.Random(f"joins {seed}").random() < JOINS_SHARE
         self.parts = random.Random(f"parts {seed}").random() < PARTS_SHARE
+        self.has_blocks = random.Random(f"basic blocks {seed}").random() < BASIC_BLOCKS_SHARE
         self.kept_bases = frozenset()
         for name, type_, written in signature.arguments[2:]:
             if not type_.memory or self.memory_share:
@@ -175,6 +177,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins, P
         if self.depth < 2:
             kinds += [self.branch] * 3 + [self.for_loop] * 3 + [self.while_loop, self.execute]
             kinds += [self.alone] if not self.is_split else []
+            kinds += [self.edges] * 5 if self.has_blocks else []
             kinds += [self.pipeline, self.branch_future] * 2 if self.may_escape else []
         if self.depth < 2 and not self.in_function:
             kinds += [self.call] * 3
