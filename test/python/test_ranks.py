@@ -201,6 +201,33 @@ def _symbolic(rank, ranks):
     assert graphs and not any(r["buckets"] for r in graphs)
 
 
+def _symbolic_number(rank, ranks):
+    """A number is a symbol that no size contains: gathers are merged. They are not where a size contains it."""
+    import commsched.torch as ct
+
+    c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
+
+    def step(x, shards, number):
+        for full in [c10d.wait_tensor(c10d.all_gather_into_tensor(w, ranks, group)) for w in shards]:
+            x = x @ full
+        return x * number
+
+    def sized(x, shards, number):
+        return step(x, shards, 2) + torch.ones(number).sum()
+
+    torch.manual_seed(0)
+    x, shards = torch.randn(4, 64), [torch.randn(64 // ranks, 64) / 8 for _ in range(5)]
+    for tensor in (x, *shards):
+        torch._dynamo.mark_static(tensor)
+    with ct.enabled(machine="h100-sxm", memory_budget_ratio=5.0):
+        for f, given in ((step, shards[:4]), (sized, shards)):
+            compiled = torch.compile(f, dynamic=True)
+            with torch._inductor.config.patch(force_disable_caches=True, fallback_by_default=True):
+                assert torch.equal(compiled(x, given, 3 + rank), f(x, given, 3 + rank))
+    found = [(r.get("decided_by"), bool(r["buckets"])) for r in ct.reports() if r["place"] == "graph"]
+    assert found[0][1] and found[1] == ("program", False), found
+
+
 def _step_of(rank, ranks):
     """Compiles a step, compares its results with eager ones, and returns its reports. Merging its gathers pays.
 
@@ -286,6 +313,7 @@ CASES = [
     _missing,
     _ragged,
     _symbolic,
+    _symbolic_number,
     _decides_otherwise,
     _fails_first,
 ]

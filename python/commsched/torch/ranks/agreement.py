@@ -159,6 +159,26 @@ def symbolic(graph: fx.Graph) -> bool:
     return False
 
 
+def _symbols(val: object) -> set:
+    """The symbols in a number, or in the sizes of a tensor or of several."""
+    if isinstance(val, (list, tuple)):
+        return set().union(*map(_symbols, val))
+    sizes = val.shape if isinstance(val, torch.Tensor) else [val]
+    return set().union(*(d.node.expr.free_symbols for d in sizes if isinstance(d, torch.SymInt)))
+
+
+def has_symbolic_sizes(graph: fx.Graph) -> bool:
+    """Whether a tensor has a size with a symbol that the inputs have. A number that no size contains costs nothing.
+
+    O(nodes).
+    """
+    given = _symbols([n.meta.get("val") for n in graph.find_nodes(op="placeholder")])
+    if not given:
+        return False
+    values = [n.meta.get("val") for n in graph.nodes]
+    return any(_symbols(val) & given for val in values if isinstance(val, (torch.Tensor, list, tuple)))
+
+
 def schedule(graph: fx.Graph, options: Options, run: Callable) -> dict:
     """Schedules a graph by `run` (`schedule_graph`) as every rank of its program would; returns its report.
 
@@ -174,7 +194,7 @@ def schedule(graph: fx.Graph, options: Options, run: Callable) -> dict:
     as_given = shape.as_given()
     decision = known
     decided_by = "an earlier graph"
-    if known is None and symbolic(graph):
+    if known is None and has_symbolic_sizes(graph):
         decision = settled(shape.structure(), as_given)
         decided_by = "program" if decision == as_given else "another rank"
     _note(graph, shape, as_given)
