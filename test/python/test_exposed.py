@@ -6,7 +6,6 @@ page of the same traces: its data, and what a browser makes of it.
 """
 
 import gzip
-import html.parser
 import json
 import pathlib
 import random
@@ -22,6 +21,7 @@ import torch.distributed as dist
 import gloo
 from commsched import exposed
 from commsched.exposed.__main__ import main
+from pages import sides_of
 
 
 def _kernel(name, start, duration, stream, **args):
@@ -131,46 +131,6 @@ def _profiled_job(rank, ranks, folder):
     profiler.export_chrome_trace(f"{folder}/rank{rank}.json")
 
 
-class _Scripts(html.parser.HTMLParser):
-    """The texts of a page's scripts, as a parser of HTML finds their ends."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.found = []
-        self.is_inside = False
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.is_inside = tag == "script"
-        if self.is_inside:
-            self.found.append((dict(attributes), ""))
-
-    def handle_endtag(self, tag):
-        self.is_inside = False
-
-    def handle_data(self, data):
-        if self.is_inside:
-            attributes, text = self.found[-1]
-            self.found[-1] = (attributes, text + data)
-
-
-def _sides(page):
-    """The data of a page: its notes, and each side with its tables as lists of dicts with texts in place of numbers."""
-    scripts = _Scripts(pathlib.Path(page).read_text()).found
-    assert [attributes.get("id") for attributes, _ in scripts] == ["data", None]
-    data = json.loads(scripts[0][1])
-    (block,) = data["blocks"]
-    sides = []
-    for side in block["sides"]:
-        for name in ("ops", "starts", "waits", "spans"):
-            side[name] = [dict(zip(side[name], row)) for row in zip(*side[name].values())]
-        for op in side["ops"]:
-            op["kind"], op["group"] = (data["strings"][n] if n >= 0 else "" for n in (op["kind"], op["group"]))
-        side["figures"] = {f["name"]: f["ns"] for f in side["figures"]}
-        sides.append(side)
-    return data["notes"], sides
-
-
 def _ticks_of(spans):
     """The microseconds that spans cover, with how many do."""
     ticks = {}
@@ -188,7 +148,7 @@ def test_ticks_of_pages(tmp_path, capsys):
         page = str(tmp_path / "t.html")
         assert main([_written(tmp_path, "t.json", events), f"--page={page}"]) == 0
         assert "gain at most" in capsys.readouterr().out
-        notes, (side,) = _sides(page)
+        notes, (side,) = sides_of(page)
         first = min(e["ts"] for e in events)
         ticks = {t - first: count for t, count in ticks.items()}
         bare = {t for t, (c, n) in ticks.items() if n > 0 and c == 0}
@@ -227,7 +187,7 @@ def test_page_of_a_late_rank(tmp_path, apart):
     paths = [_written(tmp_path, f"{i}.json", e, i) for i, e in enumerate((early, late))]
     page = str(tmp_path / "page.html")
     assert main([*paths, "--page", page, "--json"]) == 0
-    notes, sides = _sides(page)
+    notes, sides = sides_of(page)
     assert notes == ["The ranks are aligned by the ends of the collectives that they share."]
     for side, gemms, stalls in [
         (sides[0], [(0, 100), (250, 50)], [(100, 100, True), (200, 50, False), (300, 40, False)]),
@@ -255,7 +215,7 @@ def test_page_of_times_since_1970(tmp_path):
             events = [_gather(start, rng.uniform(5, 50)) for start in starts]
             paths.append(_written(tmp_path, f"{rank}.json", events, rank))
         assert main([*paths, f"--page={page}"]) == 0
-        _, sides = _sides(page)
+        _, sides = sides_of(page)
         assert min(side["begin"] for side in sides) <= 1000
         for side in sides:
             stalls = sum(s["length"] for s in side["spans"] if s["stall"])
@@ -267,7 +227,7 @@ def test_page_of_strangers(tmp_path):
     paths = [_written(tmp_path, f"{i}.json", [_gather(1e6 * i + 100 * n, 50) for n in range(2 + i)], i) for i in (0, 1)]
     page = str(tmp_path / "page.html")
     assert main([*paths, f"--page={page}"]) == 0
-    notes, sides = _sides(page)
+    notes, sides = sides_of(page)
     assert len(notes) == 1 and "begin at the same moment" in notes[0]
     assert [(s["begin"], s["makespan"]) for s in sides] == [(0, 150_000), (0, 250_000)]
 
@@ -281,7 +241,7 @@ def test_page_of_many_kernels(tmp_path, monkeypatch):
     page = str(tmp_path / "page.html")
     path = _written(tmp_path, "t.json", events)
     assert main([path, f"--page={page}"]) == 0
-    notes, (side,) = _sides(page)
+    notes, (side,) = sides_of(page)
     assert notes == [f"Neighbouring kernels are drawn as one if they run within {2 * 9995 / 50:.3g} us."]
     lane = [s for s in side["spans"] if s["row"] == 0]
     kernels, stalls = ([s for s in lane if s["stall"] == n] for n in (0, 1))
@@ -320,7 +280,7 @@ def test_page_of_hostile_names(tmp_path):
     events += [_kernel("\ud800", 200, 5, 7), _kernel("", 210, 5, 7)]
     page = tmp_path / "<b>&.html"
     assert main([_written(tmp_path, "<i>&amp;.json", events), f"--page={page}"]) == 0
-    _, (side,) = _sides(page)
+    _, (side,) = sides_of(page)
     kinds = [side["ops"][s["op"]]["kind"] for s in side["spans"] if s["row"] == 0 and not s["stall"]]
     assert kinds == [*_HOSTILE, "\ufffd", "?"] and side["lanes"] == ["computation", *_HOSTILE]
     assert [(side["ops"][c["op"]]["kind"], side["ops"][c["op"]]["group"]) for c in side["starts"]] == [
@@ -410,7 +370,7 @@ def test_page_of_operators(tmp_path):
     ]
     page = str(tmp_path / "page.html")
     assert main([_written(tmp_path, "t.json", events), f"--page={page}"]) == 0
-    _, (side,) = _sides(page)
+    _, (side,) = sides_of(page)
     drawn = [
         (side["ops"][s["op"]]["kind"], s["start"] // 1000, (s["start"] + s["length"]) // 1000)
         for s in side["spans"]
@@ -438,7 +398,7 @@ def test_page_of_nsys(tmp_path):
     database.close()
     page = str(tmp_path / "page.html")
     assert main([path, f"--page={page}"]) == 0
-    _, (side,) = _sides(page)
+    _, (side,) = sides_of(page)
     assert side["lanes"] == ["computation", "all streams"] and side["loads"] == [30_000, 40_000]
     assert [(s["start"], s["length"]) for s in side["spans"] if s["stall"]] == [(30_000, 30_000)]
 
@@ -477,7 +437,7 @@ def test_real_ranks(tmp_path, capsys):
         (tmp_path / f"{rank}.json.gz").write_bytes(gzip.compress(data))
     assert main(["--json", f"--page={tmp_path / 'page.html'}", *paths]) == 0
     everything = json.loads(capsys.readouterr().out)
-    _, sides = _sides(tmp_path / "page.html")
+    _, sides = sides_of(tmp_path / "page.html")
     for rank, (figures, side) in enumerate(zip(everything, sides)):
         assert side["title"] == f"rank {rank}" and side["note"] == f"{rank}.json.gz, figures of one of 2 steps"
         names = ("step", "computation", "collectives", "exposed", "idle")

@@ -4,6 +4,7 @@
 """`ct.runtime_report`: generated code records itself, and what was put into a made-up clock comes out of the report."""
 
 import collections
+import json
 import re
 
 import pytest
@@ -15,6 +16,7 @@ import torch.distributed as dist
 import commsched.torch as ct
 import gloo
 from commsched.torch.recording import analysis, stamps
+from pages import sides_of
 
 US = 1000
 
@@ -210,3 +212,63 @@ def test_devices_are_stamped_by_events(monkeypatch):
             r.mark(m)
         r.end()
     assert r.parts() == [[2_000_000] * 5]
+
+
+# Three collectives: one of ours beside one that another graph waits for, and one that another graph started.
+CROSSING = _code(
+    ("kernels", 30 * US, {}),
+    ("start", 10 * US, COLLECTIVE),
+    ("kernels", 5 * US, {}),
+    ("start", 0, {"kind": "all_reduce", "bytes": 32, "cost_ns": 20 * US}),
+    ("kernels", 60 * US, {}),
+    ("wait", 40 * US, {**COLLECTIVE, "start": 1}),
+    ("kernels", 50 * US, {}),
+    ("wait", 0, {}),
+    ("kernels", 7 * US, {}),
+)
+
+
+def _recorded(code, factor):
+    """A recorder of a code, each run of which takes `factor` times what was predicted of each part."""
+    found = stamps.recorder(json.dumps({**code, "device": "cpu"}))
+    for _ in range(3):
+        now = 0
+        found.runs.append([0] + [now := now + factor * p["ns"] for p in code["parts"]])
+    return found
+
+
+def test_a_page_has_both_timelines(tmp_path, monkeypatch):
+    """Predicted and measured, part by part: each moment is computation or exposed, and each collective is in flight."""
+    monkeypatch.setattr(stamps, "_recorders", {})
+    for code, factor in ((CROSSING, 3), (CODE, 2)):
+        _recorded(code, factor)
+    page = tmp_path / "page.html"
+    ct.runtime_report(page=str(page))
+    notes, sides = sides_of(page)
+    assert "may have been complete before" in notes[0]
+    assert [s["title"] for s in sides] == ["forward, predicted", "forward, measured"] * 2
+    for side, factor in zip(sides, (1, 3, 1, 2)):
+        code = CROSSING if factor == 3 or side is sides[0] else CODE
+        total = factor * sum(p["ns"] for p in code["parts"])
+        waits = factor * sum(p["ns"] for p in code["parts"] if p["part"] == "wait")
+        assert side["figures"] == {"makespan": total, "computation": total - waits, "exposed": waits}
+        first = sorted((s["start"], s["length"], s["stall"]) for s in side["spans"] if s["row"] == 0)
+        assert first[0][0] == 0 and sum(length for _, length, _ in first) == total
+        assert all(a + length == b for (a, length, _), (b, _, _) in zip(first, first[1:]))
+        assert sum(length for _, length, stall in first if stall) == waits
+    flights = {(s["row"], s["start"], s["length"]) for s in sides[1]["spans"] if s["row"]}
+    assert flights == {(1, 0, 3 * 195 * US), (2, 3 * 30 * US, 3 * 115 * US), (3, 3 * 45 * US, 3 * 157 * US)}
+    matches = [[s["match"] for s in side["starts"]] for side in sides]
+    assert matches == [[0, 1, 2], [0, 1, 2], [3], [3]]  # Both sides of a code, and no other code.
+    kinds = [[side["ops"][s["op"]]["kind"] for s in side["starts"]] for side in sides]
+    assert kinds[0] == ["collective", "all_gather", "all_reduce"] and kinds[3] == ["all_gather"]
+
+
+def test_a_page_needs_a_code_and_a_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(stamps, "_recorders", {})
+    with pytest.raises(ValueError, match="expected a code that has run twice"):
+        ct.runtime_report(page=str(tmp_path / "page.html"))
+    _recorded(CODE, 2)
+    with pytest.raises(ValueError, match="nowhere"):
+        ct.runtime_report(page=str(tmp_path / "nowhere" / "page.html"))
+    assert not list(tmp_path.iterdir())

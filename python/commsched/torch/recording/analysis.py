@@ -31,7 +31,7 @@ def compared(code: dict, runs_of_ranks: Sequence[Sequence[Sequence[int]]]) -> di
     totals = [max(sum(runs[len(runs) - count + i]) for runs in runs_of_ranks) for i in range(count)]
     value, lo, hi = interval(totals)
     predicted = code["makespan_ns"]
-    medians = [[median([run[p] for run in runs]) for p in range(len(code["parts"]))] for runs in runs_of_ranks]
+    medians = _medians(code, runs_of_ranks)
     sites = [_site(code, medians, runs_of_ranks, p) for p in range(len(code["parts"]))]
     sites.sort(key=lambda s: -abs(s["off_ns"]))
     report = {
@@ -44,6 +44,16 @@ def compared(code: dict, runs_of_ranks: Sequence[Sequence[Sequence[int]]]) -> di
         "sites": sites[:MOST_SITES],
     }
     return {**report, "text": table(report)}
+
+
+def _medians(code: dict, runs_of_ranks: Sequence) -> list[list[int]]:
+    """`[rank][part]`, ns."""
+    return [[median([run[p] for run in runs]) for p in range(len(code["parts"]))] for runs in runs_of_ranks]
+
+
+def parts_of(code: dict, runs_of_ranks: Sequence[Sequence[Sequence[int]]]) -> list[int]:
+    """How long each part took, ns: the median over ranks of the medians over runs. Arguments as of `compared`."""
+    return [median(part) for part in zip(*_medians(code, runs_of_ranks))]
 
 
 def _site(code: dict, medians: Sequence[Sequence[int]], runs_of_ranks: Sequence, part: int) -> dict:
