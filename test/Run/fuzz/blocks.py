@@ -7,7 +7,8 @@
 #===---------------------------------------------------------------------------------------------------------------===#
 #
 # Two edges of a branch lead to a join, each with a value of its own, and a third one to it by way of another block. What
-# the join's argument is, no operation says: it is a name of what came along the edge.
+# the join's argument is, no operation says: it is a name of what came along the edge. And loops that work in front of
+# their condition: what leaves them comes from there.
 #
 #===---------------------------------------------------------------------------------------------------------------===#
 
@@ -71,3 +72,42 @@ class BasicBlocks:
         uses = [v.name for v in passed] + ([] if selector[2:].isdigit() and selector.startswith("%c") else [selector])
         out.append(Region(pieces, [side, join], action, [n], uses, [argument.name], [last.name, result.name]))
         self.joined(n, [result])
+
+    def before_loop(self, out):
+        """scf.while that works in front of its condition, too."""
+        if self.is_split:
+            return
+        number = self.uniform(out, 3)
+        inits, inside = self.carried()
+        if not inits:
+            return
+        init, first = inits[0], inside[0]
+        given, last = set(first.bases), self.scope.bases
+
+        def half(value):
+            block, outer = self.inner(0, 3, [value])
+            found = self.yielded(value, frozenset(given | set(range(last + 1, self.scope.bases + 1))))
+            self.scope.leave(outer)
+            return block, found or value
+        before, passed = half(first)
+        second = Value(self.name("t"), first.type, first.bases | passed.bases, first.level, first.written, first.is_writable)
+        after, carried = half(second)
+        n, k, type_ = self.name("h"), self.name("k"), first.type
+        pieces = [[f"{n}:2 = scf.while ({k}a = {number}, {first.name} = {init.name}) : (index, {type_}) -> (index, {type_}) {{"],
+                  [f"  {k}c = arith.cmpi ugt, {k}a, %c0 : index", f"  scf.condition({k}c) {k}a, {passed.name} : index, {type_}",
+                   "} do {", f"^bb0({k}d: index, {second.name}: {type_}):"],
+                  [f"  {k}e = arith.subi {k}d, %c1 : index", f"  scf.yield {k}e, {carried.name} : index, {type_}", "}"]]
+
+        def action(state, env, active, blocks):
+            current = env[init.name]
+            for left in range(int(env[number][active[0]]), -1, -1):
+                env[first.name] = list(current)
+                state.run(blocks[0], env, active)
+                if left:
+                    env[second.name] = list(env[passed.name])
+                    state.run(blocks[1], env, active)
+                    current = list(env[carried.name])
+            env[n + "#1"] = list(env[passed.name])
+        out.append(Region(pieces, [before, after], action, [n + "#1"], [number, init.name], [first.name, second.name],
+                          [passed.name, carried.name]))
+        self.joined(n + "#1", [init, first, passed, second, carried])

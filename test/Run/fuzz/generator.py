@@ -177,7 +177,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins, P
         if self.depth < 2:
             kinds += [self.branch] * 3 + [self.for_loop] * 3 + [self.while_loop, self.execute]
             kinds += [self.alone] if not self.is_split else []
-            kinds += [self.edges] * 5 if self.has_blocks else []
+            kinds += [self.edges] * 5 + [self.before_loop] * 3 if self.has_blocks else []
             kinds += [self.pipeline, self.branch_future] * 2 if self.may_escape else []
         if self.depth < 2 and not self.in_function:
             kinds += [self.call] * 3
