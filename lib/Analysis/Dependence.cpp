@@ -256,8 +256,9 @@ private:
 /// Visits the block in order and emits the predecessors of each node.
 class EdgeBuilder {
 public:
-  EdgeBuilder(const BlockNodes &nodes, const AccessCollector &collected, CollectiveOrder order)
-      : nodes(nodes), collected(collected), order(order), places(collected.numPlaces()) {
+  EdgeBuilder(const BlockNodes &nodes, const AccessCollector &collected, CollectiveOrder order,
+              bool besideMessages = false)
+      : nodes(nodes), collected(collected), order(order), places(collected.numPlaces()), hasMessages(besideMessages) {
     if (usesStreams(nodes.getBlock()))
       streams.emplace();
   }
@@ -278,7 +279,7 @@ public:
     std::vector<Communication> communications;
     for (NodeId id = 0; id < nodes.size(); ++id)
       communications.emplace_back(nodes[id]);
-    hasMessages = llvm::any_of(communications, [](const Communication &inside) { return inside.pointToPoint; });
+    hasMessages |= llvm::any_of(communications, [](const Communication &inside) { return inside.pointToPoint; });
     for (NodeId id = 0; id < nodes.size(); ++id) {
       preds.clear();
       const Communication &communication = communications[id];
@@ -433,16 +434,24 @@ private:
   std::vector<NodeId> row, sinceBarrier;
   NodeId lastBarrier = kNone, lastPointToPoint = kNone, lastCollective = kNone, lastPinned = kNone;
   llvm::DenseMap<Attribute, NodeId> lastOfGroup;
-  /// Whether the block, or a region in it, sends or receives.
-  bool hasMessages = false;
+  /// Whether the block, a region in it, or what is around it sends or receives.
+  bool hasMessages;
   /// By number; none if everything is on stream 0.
   std::optional<llvm::DenseMap<int64_t, StreamTail>> streams;
 };
 
 } // namespace
 
-IndexLists commsched::computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order) {
-  IndexLists edges = EdgeBuilder(nodes, AccessCollector(nodes, storage), order).run();
+bool commsched::sendsOrReceives(Operation *root) {
+  auto isMessage = [](CollectiveOpInterface start) {
+    return start.isPointToPoint() ? WalkResult::interrupt() : WalkResult::advance();
+  };
+  return root->walk(isMessage).wasInterrupted();
+}
+
+IndexLists commsched::computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order,
+                                         bool besideMessages) {
+  IndexLists edges = EdgeBuilder(nodes, AccessCollector(nodes, storage), order, besideMessages).run();
   BlockUnits units = findUnits(nodes);
   return closeUnits(edges, units.of, units.turns);
 }
@@ -454,9 +463,10 @@ llvm::StringRef commsched::stringify(DependenceReason reason) {
 }
 
 std::vector<DependenceReason> commsched::explainDependences(const BlockNodes &nodes, const StorageMap &storage,
-                                                            CollectiveOrder order, const IndexLists &edges) {
+                                                            CollectiveOrder order, const IndexLists &edges,
+                                                            bool besideMessages) {
   AccessCollector collected(nodes, storage);
-  EdgeBuilder builder(nodes, collected, order);
+  EdgeBuilder builder(nodes, collected, order, besideMessages);
   IndexLists all = builder.run();
   std::vector<DependenceReason> result;
   auto reason = builder.reasons.begin();

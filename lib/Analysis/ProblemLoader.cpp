@@ -63,7 +63,7 @@ public:
     if (problem.hasStreams() || result.cutValues > 0)
       dropVariants();
     problem.joinsAtEnd = isa<LoopLikeOpInterface>(nodes.getBlock().getParentOp());
-    problem.preds = computeDependences(nodes, storage, options.order);
+    problem.preds = computeDependences(nodes, storage, options.order, options.besideMessages);
     if (options.bucketing)
       dropImpliedOfWaits();
     problem.finalize();
@@ -665,6 +665,7 @@ void Loader::loadMergeKeys() {
 
 LoadedBlock commsched::loadBlock(Block &block, const OperationCosts &costs, const LoadOptions &options) {
   LoadedBlock result(block);
+  result.besideMessages = options.besideMessages;
   Loader(result, costs, options).run();
   result.defect = result.problem.validate();
   if (!result.defect.empty())

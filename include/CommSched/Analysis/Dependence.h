@@ -55,8 +55,14 @@ BlockUnits findUnits(const BlockNodes &nodes);
 inline constexpr llvm::StringLiteral kPlannedAttrName = "planned";
 
 /// The pairs of operations that must keep their order, as predecessor lists in program order (ascending, without
-/// duplicates). Hazards are tracked per storage class, not by pairs. O(operations + operands + edges).
-IndexLists computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order);
+/// duplicates). Hazards are tracked per storage class, not by pairs. `besideMessages`: operations outside of the block
+/// send or receive. O(operations + operands + edges).
+IndexLists computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order,
+                              bool besideMessages = false);
+
+/// Returns true if an operation in `root` sends or receives, so that ranks may come to other operations one after the
+/// other. O(operations).
+bool sendsOrReceives(mlir::Operation *root);
 
 /// Why an operation comes after another one. If there are several reasons, the first of this list.
 enum class DependenceReason : uint8_t {
@@ -88,9 +94,10 @@ IndexLists computeWriters(const BlockNodes &nodes, const StorageMap &storage);
 llvm::StringRef stringify(DependenceReason reason);
 
 /// For each edge of `edges`, row by row: why it is there. `edges` has the edges of computeDependences(), or some of
-/// them. O(operations + operands + edges).
+/// them, with the same `besideMessages`. O(operations + operands + edges).
 std::vector<DependenceReason> explainDependences(const BlockNodes &nodes, const StorageMap &storage,
-                                                 CollectiveOrder order, const IndexLists &edges);
+                                                 CollectiveOrder order, const IndexLists &edges,
+                                                 bool besideMessages = false);
 
 /// The part of them that concerns data: uses, accesses to shared storage, and unknown effects. If the two operations
 /// are on different streams, something has to make the second stream wait for the first (Streams.h). The buffers of a

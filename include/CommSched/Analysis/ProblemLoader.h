@@ -43,6 +43,8 @@ struct LoadOptions {
   bool separatesMeasured = true;
   /// If true, demands stay where nothing in the block can be slowed down, as for the average of a region's demands.
   bool keepsIdleDemands = false;
+  /// True if something outside of the block sends or receives; see computeDependences().
+  bool besideMessages = false;
 };
 
 /// A block as a Problem, with facts about the loading.
@@ -51,6 +53,8 @@ struct LoadedBlock {
 
   BlockNodes nodes;
   Problem problem;
+  /// As loaded; see LoadOptions.
+  bool besideMessages = false;
   /// Indexed by lane: the symbol of its group; null for the compute lane, and for a lane that several groups share.
   std::vector<mlir::FlatSymbolRefAttr> laneGroups;
   /// Numbers of values of dynamic size without a hint (they count as 0 bytes), and of operations of unknown cost.

@@ -64,9 +64,9 @@ struct FunctionOutcome {
 /// One function on its way through the frame.
 class FunctionWorker {
 public:
-  FunctionWorker(StringRef passName, const CostModel &model, const BlockRule &rule, const InputPeaks *known,
-                 FunctionOutcome &outcome)
-      : passName(passName), rule(rule), known(known), costs(model), outcome(outcome) {}
+  FunctionWorker(StringRef passName, const CostModel &model, const BlockRule &rule, const LoadOptions &load,
+                 const InputPeaks *known, FunctionOutcome &outcome)
+      : passName(passName), rule(rule), load(load), known(known), costs(model), outcome(outcome) {}
 
   void run(Operation *function) {
     this->function = function;
@@ -80,7 +80,7 @@ public:
 
 private:
   LogicalResult schedule(Block &block) {
-    BlockWork work{loadBlock(block, costs, rule.loadOptions()), 0, 0, {}, {}, {}};
+    BlockWork work{loadBlock(block, costs, load), 0, 0, {}, {}, {}};
     const Problem &problem = work.loaded.problem;
     // The loader has validated the problem and said what is wrong.
     if (!work.loaded.defect.empty())
@@ -114,7 +114,7 @@ private:
 
   LogicalResult checkAnswer(const BlockWork &work) {
     ScheduleRequirements requirements;
-    requirements.collectiveOrder = rule.loadOptions().order;
+    requirements.collectiveOrder = load.order;
     if (work.schedule.limit < kUnlimited)
       requirements.peakLimit = std::max(work.schedule.limit, work.peak);
     outcome.error = work.schedule.defect;
@@ -164,12 +164,13 @@ private:
     if (failed(before.compare(after, loc, passName)))
       return failure();
     if (schedule.claims)
-      comparePrediction(block, costs, rule.loadOptions().order, schedule.makespan, schedule.peak, passName);
+      comparePrediction(block, costs, load.order, schedule.makespan, schedule.peak, passName);
     return success();
   }
 
   StringRef passName;
   const BlockRule &rule;
+  const LoadOptions &load;
   const InputPeaks *known;
   OperationCosts costs;
   FunctionOutcome &outcome;
@@ -190,9 +191,11 @@ static bool callsFunctions(ArrayRef<Operation *> functions) {
 FailureOr<bool> commsched::scheduleBlocks(Operation *root, StringRef passName, const CostModel &model,
                                           const BlockRule &rule, InputPeaks *inputPeaks) {
   SmallVector<Operation *> functions = findFunctions(root);
+  LoadOptions load = rule.loadOptions();
+  load.besideMessages = sendsOrReceives(root);
   std::vector<FunctionOutcome> outcomes(functions.size(), FunctionOutcome(root->getContext()));
   auto run = [&](size_t index) {
-    FunctionWorker(passName, model, rule, inputPeaks, outcomes[index]).run(functions[index]);
+    FunctionWorker(passName, model, rule, load, inputPeaks, outcomes[index]).run(functions[index]);
   };
   if (callsFunctions(functions))
     llvm::for_each(llvm::seq<size_t>(0, functions.size()), run);

@@ -84,6 +84,7 @@ class BlockRule {
 public:
   virtual ~BlockRule() = default;
 
+  /// How blocks are loaded; the frame adds LoadOptions::besideMessages.
   virtual LoadOptions loadOptions() const = 0;
   /// Fills in `work.schedule`. The nodes are in their given order. Fails after emitting an error; the frame reports a
   /// Schedule::defect.
@@ -102,7 +103,8 @@ public:
 /// block as loaded again (comparePrediction). Returns whether anything changed. Fails with a diagnostic if a block
 /// cannot be loaded or solved, or if an answer fails verification, which includes the order of accesses to memory
 /// (AccessOrder.h); that block and the later ones of its function stay
-/// unchanged. `inputPeaks` may be null. O((N + E) log N) per block, apart from the rule.
+/// unchanged. If an operation in `root` sends or receives, all blocks are beside messages. `inputPeaks` may be null.
+/// O((N + E) log N) per block, apart from the rule.
 llvm::FailureOr<bool> scheduleBlocks(mlir::Operation *root, llvm::StringRef passName, const CostModel &model,
                                      const BlockRule &rule, InputPeaks *inputPeaks);
 

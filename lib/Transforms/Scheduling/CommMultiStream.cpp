@@ -91,6 +91,7 @@ struct CommMultiStreamPass : BudgetedPass<commsched::impl::CommMultiStreamBase<C
     if (auto peaks = getCachedAnalysis<InputPeaks>())
       inputPeaks = &peaks->get();
     bool changed = false;
+    load.besideMessages = sendsOrReceives(getOperation());
     for (Operation *function : findFunctions(getOperation()))
       for (Block *block : findBlocks(function)) {
         FailureOr<bool> done = plan(*block, costs);
@@ -179,7 +180,7 @@ private:
       say(block, "it has streams or events already; the pass chooses them anew only for a program without");
       return false;
     }
-    LoadedBlock loaded = loadBlock(block, costs);
+    LoadedBlock loaded = loadBlock(block, costs, load);
     if (!loaded.defect.empty())
       return failure();
     IndexLists hazards = computeHazards(loaded.nodes, StorageMap(block));
@@ -378,6 +379,7 @@ private:
   MultiStreamOptions options;
   /// Peaks before the first of consecutive reordering passes; null if none ran before.
   const InputPeaks *inputPeaks = nullptr;
+  LoadOptions load;
   /// The stream of sends and receives.
   int32_t messageStream = 1;
 };

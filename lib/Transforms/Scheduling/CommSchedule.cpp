@@ -294,7 +294,8 @@ private:
     if (PassJournal *journal = journalOf(block.getParentOp()->getContext()); journal->certifies) {
       const Problem &problem = work.loaded.problem;
       CertificateOptions options = {bucketing};
-      options.reasons = explainDependences(work.loaded.nodes, StorageMap(block), collectiveOrder, problem.preds);
+      options.reasons = explainDependences(work.loaded.nodes, StorageMap(block), collectiveOrder, problem.preds,
+                                           work.loaded.besideMessages);
       options.collectives = noteCollectives(work.loaded.nodes);
       options.accesses = &work.accesses;
       std::optional<Problem> least;

@@ -37,6 +37,12 @@ fault("what a loop passes on is always a copy", DEPENDENCE,
       ("    for (StorageId other : storage.classes()[storageId].mayBe)\n      accesses[id].push_back({placeOf(other), write});\n", ""),
       test="Transforms/orders-beside-loops.mlir")
 fault("messages have no order", DEPENDENCE, ("chain(lastPointToPoint, id, DependenceReason::Messages);", "(void)id;"))
+fault("a wait passes the starts in front of it beside messages", DEPENDENCE,
+      ("    if (hasMessages && !communication.awaited.empty())", "    if (false)"),
+      test="AnalysisTests:ProblemLoaderTest.NoStartMovesBehindAWaitBesideMessages")
+fault("messages order nothing in other blocks", "Transforms/Scheduling/BlockPass.cpp",
+      ("load.besideMessages = sendsOrReceives(root);", "load.besideMessages = false;"),
+      test="Transforms/orders-beside-messages.mlir")
 
 STORAGE, SOURCES, REGIONS = "Analysis/Storage.cpp", "Analysis/StorageSources.cpp", "Analysis/RegionAliases.cpp"
 fault("a tensor that leaves a branch is new storage", SOURCES,
@@ -110,6 +116,12 @@ fault("bufferization writes what another basic block reads later", MARKERS,
       ("[](BlockArgument argument) { return isa<RankedTensorType>(argument.getType()); }",
        "[](BlockArgument) { return false; }"),
       test="Conversion/comm-bufferize-blocks.mlir")
+fault("the edges of a switch pass on buffers of their own accord", "Conversion/CommBufferize.cpp",
+      ("(!isa<cf::SwitchOp>(*branch) && reached.insert(successor).second)", "reached.insert(successor).second"),
+      test="Conversion/comm-bufferize-blocks.mlir")
+fault("a wait in a loop of basic blocks is for what came before the loop", "Transforms/CommVerify.cpp",
+      (" && !isInCycle(*op->getBlock())", ""),
+      test="Transforms/comm-verify-choices.mlir")
 fault("bufferization shares destinations", MARKERS,
       ("if (!places.isPlace(dest->get()) && !isOnlyUse(*dest))", "if (false)"),
       test="Conversion/comm-bufferize.mlir")
