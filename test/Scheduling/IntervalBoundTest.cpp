@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/IntervalBound.h"
+#include "CommSched/Scheduling/Lenses/Lenses.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "RandomProblem.h"
@@ -37,8 +38,8 @@ Problem drawBody(Random &random, int64_t nodes) {
   return randomProblem(static_cast<uint64_t>(random.below(1 << 30)), options);
 }
 
-std::vector<CarriedEdge> drawCarried(Random &random, const Problem &body) {
-  std::vector<CarriedEdge> carried;
+std::vector<LoopEdge> drawCarried(Random &random, const Problem &body) {
+  std::vector<LoopEdge> carried;
   for (int64_t i = random.between(0, 3); i > 0; --i)
     carried.push_back({static_cast<NodeId>(random.between(0, body.size() - 1)),
                        static_cast<NodeId>(random.between(0, body.size() - 1))});
@@ -46,7 +47,7 @@ std::vector<CarriedEdge> drawCarried(Random &random, const Problem &body) {
 }
 
 /// The largest time per iteration of all simple cycles, rounded up.
-Ns longestCycle(const Problem &body, llvm::ArrayRef<CarriedEdge> carried) {
+Ns longestCycle(const Problem &body, llvm::ArrayRef<LoopEdge> carried) {
   Ns longest = 0;
   std::vector<bool> onPath(body.size(), false);
   std::function<void(NodeId, NodeId, Ns, Ns)> follow = [&](NodeId first, NodeId node, Ns time, Ns iterations) {
@@ -62,7 +63,7 @@ Ns longestCycle(const Problem &body, llvm::ArrayRef<CarriedEdge> carried) {
       for (NodeId before : body.preds[next])
         if (before == node)
           step(next, 0);
-    for (const CarriedEdge &edge : carried)
+    for (const LoopEdge &edge : carried)
       if (edge.from == node)
         step(edge.to, 1);
     onPath[node] = false;
@@ -77,7 +78,7 @@ TEST(IntervalBound, IsTheLongestCyclePerIteration) {
   int64_t bound = 0;
   for (int64_t trial = 0; trial < 2000; ++trial) {
     Problem body = drawBody(random, random.between(1, 6));
-    std::vector<CarriedEdge> carried = drawCarried(random, body);
+    std::vector<LoopEdge> carried = drawCarried(random, body);
     Ns expected = longestCycle(body, carried);
     ASSERT_EQ(recurrenceBound(body, carried), expected) << "trial " << trial;
     bound += expected > 0;
@@ -88,7 +89,7 @@ TEST(IntervalBound, IsTheLongestCyclePerIteration) {
 /// The least makespan of the steady state over all stages of the nodes, up to the third, and all orders.
 class LeastInterval {
 public:
-  LeastInterval(const Problem &body, llvm::ArrayRef<CarriedEdge> carried) : body(body), carried(carried) {
+  LeastInterval(const Problem &body, llvm::ArrayRef<LoopEdge> carried) : body(body), carried(carried) {
     chooseStages(std::vector<int>());
   }
 
@@ -118,7 +119,7 @@ private:
       for (NodeId before : body.preds[node])
         if (stages[before] == stages[node])
           preds[node].push_back(before);
-    for (const CarriedEdge &edge : carried) {
+    for (const LoopEdge &edge : carried) {
       if (stages[edge.from] > stages[edge.to] + 1)
         return;
       if (stages[edge.from] == stages[edge.to] + 1)
@@ -170,8 +171,79 @@ private:
   }
 
   const Problem &body;
-  llvm::ArrayRef<CarriedEdge> carried;
+  llvm::ArrayRef<LoopEdge> carried;
 };
+
+TEST(IntervalBound, ItsWitnessIsACycleOfTheBody) {
+  Random random(20261202);
+  int64_t cycles = 0;
+  for (int64_t trial = 0; trial < 2000; ++trial) {
+    Problem body = drawBody(random, random.between(1, 12));
+    std::vector<LoopEdge> carried = drawCarried(random, body);
+    IntervalProof proof = proveInterval(body, carried);
+    ASSERT_EQ(proof.recurrence > 0, !proof.cycle.empty()) << "trial " << trial;
+    if (proof.cycle.empty())
+      continue;
+    ++cycles;
+    NodeId at = proof.cycle.back().to;
+    int64_t iterations = 0;
+    for (const LoopEdge &edge : proof.cycle) {
+      ASSERT_TRUE(llvm::is_contained(proof.edges, edge)) << "trial " << trial;
+      ASSERT_EQ(edge.from, at) << "trial " << trial;
+      at = edge.to;
+      iterations += edge.iterations;
+    }
+    ASSERT_GT(iterations, 0) << "trial " << trial;
+  }
+  EXPECT_GT(cycles, 500) << "too few bodies have a recurrence";
+}
+
+/// A kernel in which each operation is of another iteration, but for a collective, its wait, and what is in front of
+/// it.
+Problem mostParallel(const Problem &body) {
+  std::vector<bool> isKept(body.size());
+  for (NodeId id = 0; id < body.size(); ++id) {
+    const Node &node = body.nodes[id];
+    isKept[id] = isKept[id] || node.kind == NodeKind::Start || node.start != kNone;
+    if (NodeId cast = body.members.empty() ? kNone : body.members[id].cast; cast != kNone)
+      isKept[cast] = true;
+  }
+  Problem kernel = body;
+  kernel.preds = kernel.touches = IndexLists();
+  for (NodeId id = 0; id < body.size(); ++id) {
+    llvm::SmallVector<BufferId, 4> made;
+    for (BufferId buffer : body.touches[id])
+      if (body.buffers[buffer].def == id)
+        made.push_back(buffer);
+    kernel.preds.append(isKept[id] ? body.preds[id] : llvm::ArrayRef<NodeId>());
+    kernel.touches.append(isKept[id] ? body.touches[id] : llvm::ArrayRef<BufferId>(made));
+  }
+  kernel.finalize();
+  return kernel;
+}
+
+TEST(IntervalBound, NoMergedPipelineIsFaster) {
+  Random random(20261201);
+  int64_t merged = 0, trials = portion(600);
+  for (int64_t trial = 0; trial < trials; ++trial) {
+    RandomOptions shape;
+    shape.nodes = static_cast<int32_t>(random.between(6, 16));
+    shape.chanceOfStart = 50;
+    shape.chanceOfMergeable = shape.chanceOfCast = 100;
+    shape.mergeKinds = 1;
+    shape.chanceOfArgumentFuture = shape.chanceOfRegion = 0;
+    Problem body = randomProblem(static_cast<uint64_t>(trial), shape);
+    ScheduleOptions options;
+    options.bucketing = true;
+    options.effort = 2000;
+    options.memory.limit = kUnlimited;
+    Problem kernel = mostParallel(body);
+    Schedule answer = schedule(kernel, options);
+    ASSERT_LE(intervalBound(body, {}), answer.makespan) << "trial " << trial;
+    merged += !answer.buckets.empty();
+  }
+  EXPECT_GT(merged, trials / 4) << "too few answers merge collectives";
+}
 
 TEST(IntervalBound, NoPipelineIsFaster) {
   Random random(20261130);
@@ -180,7 +252,7 @@ TEST(IntervalBound, NoPipelineIsFaster) {
     Problem body = drawBody(random, random.between(1, 4));
     if (body.size() > 6)
       continue;
-    std::vector<CarriedEdge> carried = drawCarried(random, body);
+    std::vector<LoopEdge> carried = drawCarried(random, body);
     Ns bound = intervalBound(body, carried), least = LeastInterval(body, carried).found;
     ASSERT_LE(bound, least) << "trial " << trial;
     reached += bound == least;

@@ -129,6 +129,16 @@ BoundWitness commsched::proveBound(const Problem &problem, const BoundOptions &o
   return witness;
 }
 
+BoundWitness commsched::proveLoad(const Problem &problem, bool bucketing) {
+  BoundOptions options;
+  for (const BoundArgumentEntry &argument : boundArguments())
+    if (argument.name != "lane-load" && argument.name != "resource-load")
+      options.without.push_back(argument.name.str());
+  BoundWitness witness = proveBound(problem, options, bucketing);
+  witness.levels.clear();
+  return witness;
+}
+
 llvm::StringRef commsched::stringify(BoundWitness::Argument argument) {
   constexpr llvm::StringRef names[] = {"through-node", "one-machine", "deferral", "memory-limit"};
   return names[argument];

@@ -108,7 +108,7 @@ public:
   Ns leastInterval(scf::ForOp loop) const {
     LoadedBlock body = load(*loop.getBody());
     Operation *yield = loop.getBody()->getTerminator();
-    std::vector<CarriedEdge> carried;
+    std::vector<LoopEdge> carried;
     for (auto [argument, value] : llvm::zip_equal(loop.getRegionIterArgs(), yield->getOperands()))
       if (Operation *def = value.getDefiningOp())
         for (Operation *user : argument.getUsers())

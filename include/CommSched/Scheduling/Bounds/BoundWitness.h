@@ -91,6 +91,11 @@ llvm::StringRef stringify(LevelReason::Time time);
 /// Complexity as theirs.
 BoundWitness proveBound(const Problem &problem, const BoundOptions &options, bool bucketing);
 
+/// The largest sum of work on a lane or a resource (Lemmas 1 and 13), with `bucketing` for every bucketing (Lemmas 8,
+/// 15 and 27). It needs no dependences, but casts that a pack may absorb have to precede their starts in the problem.
+/// Complexity as proveBound().
+BoundWitness proveLoad(const Problem &problem, bool bucketing);
+
 } // namespace commsched
 
 #endif // COMMSCHED_SCHEDULING_BOUNDS_BOUNDWITNESS_H
