@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Report/Certificate.h"
+#include "CertificateParts.h"
 #include "CommSched/Scheduling/Bounds/RegretProof.h"
 #include "CommSched/Scheduling/Buckets/BucketShape.h"
 #include "CommSched/Scheduling/Check/AnswerEvents.h"
@@ -38,7 +39,19 @@ public:
     sampleBuckets();
   }
 
+  /// Of a problem without an answer, for writeProblem().
+  CertificateWriter(const Problem &problem, BoundWitness witness, const Schedule &nothing,
+                    const CertificateOptions &options, raw_ostream &os)
+      : problem(problem), answer(nothing), carriedOut(problem), options(options), witness(std::move(witness)),
+        regret(std::nullopt), events({}), os(os) {
+    numberDemands();
+    sampleBuckets();
+  }
+
   void write(StringRef block) {
+    std::optional<LoopMatch> match;
+    if (options.loop && (options.loop->bucketing || !options.bucketing))
+      match = matchLoop(*options.loop, problem, answer.claims->makespan);
     json::OStream json(os);
     json.object([&] {
       json.attribute("name", block);
@@ -55,12 +68,44 @@ public:
       writeScales(json);
       writeCollectives(json);
       writeAccesses(json);
+      if (match)
+        json.attributeObject("loop", [&] { writeLoop(json, options.loop->proof, *match); });
+      writeCountedLoops(json);
     });
     os << "\n";
   }
 
   CertifiedClaims claims() const {
     return {witness.makespan, regret ? std::optional(regret->regretPpm) : std::nullopt};
+  }
+
+  void writeProblem(json::OStream &json) const {
+    json.attributeArray("lanes",
+                        [&] { for_each(problem.laneNames, [&](const std::string &name) { json.value(name); }); });
+    pairs(json, "busy_until_ns", problem.busyUntil.size(), 0, [&](int32_t lane) { return problem.busyUntil[lane]; });
+    writeNodes(json);
+    // How far each node is behind those that it depends on.
+    json.attributeArray("edges", [&] {
+      for (NodeId id = 0; id < problem.size(); ++id)
+        json.array([&] { for_each(problem.preds[id], [&](NodeId pred) { json.value(id - pred); }); });
+    });
+    json.attributeArray("buffers", [&] {
+      for (auto [id, buffer] : enumerate(problem.buffers))
+        json.array([&, id = static_cast<BufferId>(id), bytes = buffer.bytes] {
+          json.value(bytes);
+          for_each(problem.users[id], [&](NodeId user) { json.value(user); });
+        });
+    });
+    buffersThat(json, "live_in", [](const Buffer &buffer) { return buffer.def == kNone; });
+    buffersThat(json, "live_out", [](const Buffer &buffer) { return buffer.liveOut; });
+    writeDemands(json);
+    writeSamples(json, "copy_samples", copySamples);
+    if (options.bucketing && !problem.mergeKeys.empty())
+      json.attributeArray("keys", [&] {
+        for (int32_t key = 0; key < static_cast<int32_t>(problem.mergeKeys.size()); ++key)
+          json.object([&] { writeKey(json, key); });
+      });
+    writeReasons(json);
   }
 
 private:
@@ -107,35 +152,6 @@ private:
     listAny(json, name, ids);
   }
 
-  void writeProblem(json::OStream &json) const {
-    json.attributeArray("lanes",
-                        [&] { for_each(problem.laneNames, [&](const std::string &name) { json.value(name); }); });
-    pairs(json, "busy_until_ns", problem.busyUntil.size(), 0, [&](int32_t lane) { return problem.busyUntil[lane]; });
-    writeNodes(json);
-    // How far each node is behind those that it depends on.
-    json.attributeArray("edges", [&] {
-      for (NodeId id = 0; id < problem.size(); ++id)
-        json.array([&] { for_each(problem.preds[id], [&](NodeId pred) { json.value(id - pred); }); });
-    });
-    json.attributeArray("buffers", [&] {
-      for (auto [id, buffer] : enumerate(problem.buffers))
-        json.array([&, id = static_cast<BufferId>(id), bytes = buffer.bytes] {
-          json.value(bytes);
-          for_each(problem.users[id], [&](NodeId user) { json.value(user); });
-        });
-    });
-    buffersThat(json, "live_in", [](const Buffer &buffer) { return buffer.def == kNone; });
-    buffersThat(json, "live_out", [](const Buffer &buffer) { return buffer.liveOut; });
-    writeDemands(json);
-    writeSamples(json, "copy_samples", copySamples);
-    if (options.bucketing && !problem.mergeKeys.empty())
-      json.attributeArray("keys", [&] {
-        for (int32_t key = 0; key < static_cast<int32_t>(problem.mergeKeys.size()); ++key)
-          json.object([&] { writeKey(json, key); });
-      });
-    writeReasons(json);
-  }
-
   /// What other ranks must issue too: for each collective its node, group, description and location.
   void writeCollectives(json::OStream &json) const {
     if (options.collectives.empty())
@@ -146,6 +162,20 @@ private:
           json.value(note.node);
           for (StringRef text : {StringRef(note.group), StringRef(note.what), StringRef(note.where)})
             json.value(text);
+        });
+    });
+  }
+
+  /// The loops among the nodes: node, number of iterations, and the name of the body.
+  void writeCountedLoops(json::OStream &json) const {
+    if (options.loops.empty())
+      return;
+    json.attributeArray("loops", [&] {
+      for (const CountedLoop &loop : options.loops)
+        json.array([&] {
+          json.value(loop.node);
+          json.value(loop.iterations);
+          json.value(loop.body);
         });
     });
   }
@@ -532,6 +562,12 @@ private:
 };
 
 } // namespace
+
+void commsched::writeCertifiedProblem(json::OStream &json, const Problem &problem, const BoundWitness &witness) {
+  const Schedule nothing;
+  const CertificateOptions options = {/*bucketing=*/true};
+  CertificateWriter(problem, witness, nothing, options, nulls()).writeProblem(json);
+}
 
 CertifiedClaims commsched::writeCertificate(StringRef block, const Problem &problem, const Schedule &answer,
                                             const CertificateOptions &options, raw_ostream &os) {

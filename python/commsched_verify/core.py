@@ -87,8 +87,7 @@ class Problem:
         self.workspace = column(self.workspace_bytes, size)
         self.busy_until = column(self.busy_until_ns, len(self.lanes))
         self.demand_of = [NOTHING, *(tuple(row) for row in self.demands)]
-        in_range = all(max(row) <= WHOLE and min(row[1::2]) > 0 for row in self.demands)
-        require(in_range, "a demand is not of parts of the resources")
+        require(all(max(row) <= WHOLE and min(row[1::2]) > 0 for row in self.demands), "a demand is not of parts")
         self.needs = [self.demand_of[index] for index in column(self.demand, size)]
         self.occupied = [sorted(set(lanes)) for lanes in table(self.on_lanes, size)]
         self.awaited, starts = table(self.awaits, size), set(self.starts)
@@ -177,8 +176,7 @@ class Answer:
                     raise Invalid(f"node {node} at event {begin} depends on node {late}")
         for unit in problem.units:
             for first, second in zip(unit, unit[1:]):
-                together = self.begin[second] == self.done[first] + 1
-                require(together, f"nodes {first} and {second} are one unit, but not together")
+                require(self.begin[second] == self.done[first] + 1, f"nodes {first} and {second}, a unit, are apart")
 
     def makespan(self) -> int | None:
         """Plays the steps, in ns. None if that cannot be checked."""
@@ -326,7 +324,7 @@ def prove(answer: Answer, limit: int, argument: str, heads: Any = (), tails: Any
 
 def check(name: str, problem: Any, answer: Any, claims: Any, bound: Any, **more: Any) -> tuple[str, dict[str, Any]]:
     """Checks one block; returns what is proven, what is not checked, and what is believed, in words and in numbers."""
-    require(more.keys() <= {"accesses", "collectives", "scales"}, f"a field of a block is unknown: {sorted(more)}")
+    require({*more} <= {"accesses", "blocks", "collectives", "loop", "loops", "scales"}, f"unknown fields: {[*more]}")
     given, limit, proven, gap = Problem(**problem), claims.get("limit_bytes", UNLIMITED), "", ""
     makespan, peak, least = claims["makespan_ns"], claims["peak_bytes"], claims["bound_ns"]
     found, time, freely = Answer(given, **answer), None, "chosen" in answer or "demands" in problem
@@ -353,6 +351,8 @@ def check(name: str, problem: Any, answer: Any, claims: Any, bound: Any, **more:
         gap = f", so it is at most {percent:.2f} % from optimal"
     if "scales" in more and (module := given.extension("scales", "the regret")):
         gap += module.check(given, answer, (time, least), limit, **more["scales"])
+    if more.keys() & {"loop", "loops"} and (module := given.extension("loops", "what is said of loops")):
+        gap += module.check(given, time, **more)
     freedom, missing = freedom + " and choice" * found.has_choice, list(dict.fromkeys(given.unchecked))
     facts |= {"bound_ns": least, "freedom": freedom, "not_checked": missing}
     why = f" ({', '.join(f'{word}: {count}' for word, count in given.words.items())})" if given.words else ""
@@ -372,7 +372,7 @@ def verify(lines: Iterable[str], facts: list[dict[str, Any]] | None = None) -> s
         require(head.get("version") == 3, f"version {head.get('version')} of the format is unknown")
         require(len(blocks) == (says := head["blocks"]), f"the file has {len(blocks)} blocks, its header says {says}")
         which = f"{head['output_sha256']}, made of {head['input_sha256']}; results: {head.get('numerics', 'exact')}"
-        said, numbers = zip(*(check(**block) for block in blocks)) if blocks else ((), ())
+        said, numbers = zip(*(check(**block, blocks=blocks) for block in blocks)) if blocks else ((), ())
         verdict = PARTLY if any(row["not_checked"] for row in numbers) else "valid" if blocks else NOTHING_PROVEN
         ([] if facts is None else facts).extend(numbers)
         return "\n".join([f"{verdict}; blocks: {len(blocks)}", *said, f"believed: the module has the SHA-256 {which}"])

@@ -66,6 +66,9 @@ def claims_of(block: dict[str, Any], facts: dict[str, Any], numerics: str) -> st
         what = "The same, if collectives take 0.75 to 2 times as long as planned."
         rows.append(("Gap with other times", f"at most {facts['regret_percent']:.2f} %", what))
     known = "not checked" if peak is None else figure(size(peak))
+    if loop := facts.get("loop"):
+        what = "No pipeline of the loop whose body this block is has a shorter iteration."
+        rows.append(("Shortest iteration", figure(time(loop["bound_ns"])), what))
     rows.append(("Peak of memory", known, "The most bytes that are live at once."))
     limit = figure(size(block["claims"]["limit_bytes"])) if sentences.has_limit(block) else "none"
     rows.append(("Limit of memory", limit, "The peak must not be above it."))

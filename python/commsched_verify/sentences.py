@@ -48,6 +48,7 @@ def checked(block: dict[str, Any], facts: dict[str, Any]) -> Iterator[str]:
     if "peak_bytes" in facts:
         yield from checked_answer(block, facts)
     yield from checked_bound(block, facts)
+    yield from checked_loops(block, facts)
     if "regret_percent" in facts:
         scales = len(block["scales"]["at"]) + 1
         yield (
@@ -111,6 +112,28 @@ def checked_bound(block: dict[str, Any], facts: dict[str, Any]) -> Iterator[str]
         yield f"Collectives count with the least that they can take in any merging (Lemmas 7 and 8){shared}."
 
 
+def checked_loops(block: dict[str, Any], facts: dict[str, Any]) -> Iterator[str]:
+    if loop := facts.get("loop"):
+        by = "the work of a lane or resource" if loop["load_ns"] >= loop["recurrence_ns"] else "a cycle of dependences"
+        yield (
+            "This block is the body of a loop. No pipeline of the loop, in which operations run for other iterations, "
+            f"has an iteration of less than {time(loop['bound_ns'])}. The reason: {by} needs that long (Lemma 28). All "
+            f"lanes, and all cycles of the {count(loop['dependences'], 'dependence')}, were compared."
+        )
+        if not loop["merged"]:
+            yield "The block does the work of one iteration: its operations have the times and lanes of the loop's."
+        else:
+            yield (
+                "The block has the operations of one iteration with the same times and lanes, but for "
+                f"{count(loop['merged'], 'operation')} that were merged."
+            )
+    for row in facts.get("loops", ()):
+        yield (
+            f"Operation {row['node']} is a loop, and takes as long as {count(row['iterations'], 'iteration')} of block "
+            f"{name(row['body'])}."
+        )
+
+
 def lane_of(block: dict[str, Any], lane: int) -> str:
     """The name of a lane. A bound that proves nothing may be about a lane that is not there."""
     lanes = block["problem"]["lanes"]
@@ -152,6 +175,15 @@ def believed(block: dict[str, Any], facts: dict[str, Any]) -> Iterator[str]:
     reasons = ", ".join(f"{name(reason)}: {number:,}" for reason, number in facts["reasons"].items())
     why = f" ({reasons})" if reasons else ""
     yield f"That these are all dependences of the program{why}, and what each operation accesses."
+    if loop := facts.get("loop"):
+        yield (
+            f"The {count(loop['dependences'], 'dependence')} of the loop, and how many iterations later each leads; "
+            "that its operations are those of the body before some moved to other iterations."
+        )
+        if loop["merged"]:
+            yield "What its merged operations take on their own, and how long they take together."
+    if facts.get("loops"):
+        yield "How many iterations a loop has."
     yield "The sizes of buffers, and which of them share memory."
     if block["problem"].get("keys"):
         yield "Which collectives may be merged, and that a larger collective never takes less time than a smaller one."

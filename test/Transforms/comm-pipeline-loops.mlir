@@ -106,3 +106,43 @@ func.func @trips(%params: tensor<4x64xf32>, %x: tensor<64xf32>, %n: index) -> te
   }
   return %none : tensor<64xf32>
 }
+
+// -----
+
+// Tests that a loop behind a pipeline is looked at, although the pipeline has copies of the loop inside of it, and that
+// each loop is looked at once.
+// REMARK: [Missed] loop {{.*}}not pipelined: each collective needs what the iteration before computes
+// REMARK: [Passed] loop {{.*}}pipelined: collectives ahead
+// REMARK: [Passed] loop {{.*}}pipelined: collectives ahead
+// REMARK-NOT: loop | Category:comm-pipeline-loops
+// CHECK-LABEL: func.func @copies
+// CHECK-NOT: commsched_loop_number
+// FORCE-LABEL: func.func @copies
+// FORCE-NOT: commsched_loop_number
+comm.group @dp #comm.iota<[1, 4]>
+func.func @copies(%params: tensor<4x64xf32>, %x: tensor<64xf32>) -> tensor<64xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %first = scf.for %i = %c0 to %c4 step %c1 iter_args(%h = %x) -> (tensor<64xf32>) {
+    %shard = tensor.extract_slice %params[%i, 0] [1, 64] [1, 1] : tensor<4x64xf32> to tensor<64xf32>
+    %f = comm.all_gather %shard on @dp {comm.cost = #comm.cost<time = 4000>} : (tensor<64xf32>) -> !comm.future<tensor<256xf32>>
+    %w = comm.wait %f : !comm.future<tensor<256xf32>>
+    %inner = scf.for %j = %c0 to %c4 step %c1 iter_args(%k = %h) -> (tensor<64xf32>) {
+      %g = comm.all_reduce sum %k on @dp {comm.cost = #comm.cost<time = 1000>} : (tensor<64xf32>) -> !comm.future<tensor<64xf32>>
+      %sum = comm.wait %g : !comm.future<tensor<64xf32>>
+      %z = comm.compute "part"(%sum, %w) {comm.cost = #comm.cost<time = 5000>} : (tensor<64xf32>, tensor<256xf32>) -> tensor<64xf32>
+      scf.yield %z : tensor<64xf32>
+    }
+    %y = comm.compute "layer"(%inner, %w) {comm.cost = #comm.cost<time = 5000>} : (tensor<64xf32>, tensor<256xf32>) -> tensor<64xf32>
+    scf.yield %y : tensor<64xf32>
+  }
+  %second = scf.for %i = %c0 to %c4 step %c1 iter_args(%h = %first) -> (tensor<64xf32>) {
+    %shard = tensor.extract_slice %params[%i, 0] [1, 64] [1, 1] : tensor<4x64xf32> to tensor<64xf32>
+    %f = comm.all_gather %shard on @dp {comm.cost = #comm.cost<time = 4000>} : (tensor<64xf32>) -> !comm.future<tensor<256xf32>>
+    %w = comm.wait %f : !comm.future<tensor<256xf32>>
+    %y = comm.compute "layer"(%h, %w) {comm.cost = #comm.cost<time = 5000>} : (tensor<64xf32>, tensor<256xf32>) -> tensor<64xf32>
+    scf.yield %y : tensor<64xf32>
+  }
+  return %second : tensor<64xf32>
+}

@@ -16,6 +16,7 @@
 
 #include "CommSched/Analysis/AccessOrder.h"
 #include "CommSched/Analysis/SpmdCheck.h"
+#include "CommSched/Report/CertifiedLoop.h"
 #include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Answer/Schedule.h"
 #include "CommSched/Support/Numerics.h"
@@ -48,6 +49,11 @@ struct CertificateOptions {
   /// The scales of the collectives' times from the first to the last of which the answer's regret is to be proven, as
   /// for proveRegret(); empty: it is not.
   llvm::ArrayRef<CostScale> scales = {};
+  /// The loop whose body the block is; null if it is not one of which there is a bound. It is left out if the block
+  /// does not do the work of the proof: if another pass has changed the body since.
+  const CertifiedLoop *loop = nullptr;
+  /// The nodes that are loops with a known number of iterations, whose cost is that of so many bodies.
+  std::vector<CountedLoop> loops = {};
 };
 
 /// What a certificate proves of its answer.

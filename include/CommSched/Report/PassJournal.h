@@ -14,6 +14,7 @@
 #ifndef COMMSCHED_REPORT_PASSJOURNAL_H
 #define COMMSCHED_REPORT_PASSJOURNAL_H
 
+#include "CommSched/Report/CertifiedLoop.h"
 #include "CommSched/Scheduling/Answer/BothCosts.h"
 #include "CommSched/Scheduling/Answer/CostScale.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
@@ -22,6 +23,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -117,12 +119,25 @@ public:
   /// Says that a pass of another project runs, which may change more than order and buckets.
   void noteOtherPass() { otherPasses = true; }
   bool hasOtherPasses() const { return otherPasses; }
+  /// Notes what is proven of the loop whose body has this name in reports. The certificate of the body will say so.
+  void noteLoop(llvm::StringRef body, CertifiedLoop loop) {
+    std::lock_guard<std::mutex> lock(mutex);
+    loops.insert_or_assign(body.str(), std::move(loop));
+  }
+  /// What noteLoop() noted; null if nothing. Valid until the same name is noted again.
+  const CertifiedLoop *loopOf(llvm::StringRef body) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto known = loops.find(body.str());
+    return known == loops.end() ? nullptr : &known->second;
+  }
   /// Returns the records so far, those of one block in the order of its passes, and empties the journal.
   std::vector<PassRecord> take();
 
 private:
   std::mutex mutex;
   std::vector<PassRecord> records;
+  /// By name of the body.
+  std::map<std::string, CertifiedLoop> loops;
   bool otherPasses = false;
 };
 

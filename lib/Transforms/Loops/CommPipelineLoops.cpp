@@ -11,9 +11,11 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/AccessTimes.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Report/PassJournal.h"
 #include "CommSched/Scheduling/Bounds/IntervalBound.h"
 #include "CommSched/Scheduling/Check/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Lenses/Lenses.h"
@@ -21,6 +23,7 @@
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "FunctionCopy.h"
 #include "LoopPipeline.h"
@@ -46,8 +49,7 @@ bool hasCollectives(ArrayRef<Region *> regions) {
   });
 }
 
-/// The loops of a function whose bodies contain collectives, innermost first. Writing one as a pipeline leaves their
-/// number and order as they are.
+/// The loops of a function whose bodies contain collectives, innermost first.
 SmallVector<scf::ForOp> findLoops(Operation *function) {
   SmallVector<scf::ForOp> loops;
   function->walk([&](scf::ForOp loop) {
@@ -57,6 +59,35 @@ SmallVector<scf::ForOp> findLoops(Operation *function) {
   return loops;
 }
 
+/// The loops of a function one after the other. Each gets a number when it has been looked at. Writing a loop as a
+/// pipeline copies the loops inside of it in front of it and behind it; the copies have the numbers of their originals.
+class LoopNumbers {
+public:
+  explicit LoopNumbers(Operation *function) : function(function) {}
+  ~LoopNumbers() { drop(); }
+
+  /// Removes the numbers.
+  void drop() {
+    for (scf::ForOp loop : findLoops(function))
+      loop->removeDiscardableAttr(kName);
+  }
+
+  /// The index (findLoops) of the first loop without a number.
+  std::optional<size_t> findNext() const {
+    SmallVector<scf::ForOp> loops = findLoops(function);
+    const auto *next = llvm::find_if(loops, [](scf::ForOp loop) { return !loop->hasAttr(kName); });
+    return next == loops.end() ? std::nullopt : std::optional<size_t>(next - loops.begin());
+  }
+
+  void number(scf::ForOp loop) { loop->setDiscardableAttr(kName, Builder(function).getIndexAttr(next++)); }
+  static size_t numberOf(scf::ForOp loop) { return loop->getAttrOfType<IntegerAttr>(kName).getInt(); }
+
+private:
+  static constexpr StringLiteral kName = "commsched_loop_number";
+  Operation *function;
+  int64_t next = 0;
+};
+
 /// What a function takes when all of its blocks are scheduled.
 struct FunctionTime {
   Ns makespan = 0;
@@ -64,6 +95,8 @@ struct FunctionTime {
   Bytes peak = 0;
   /// Indexed by loop (findLoops): the time of one iteration.
   std::vector<Ns> intervals;
+  /// Indexed by loop: why no pipeline of its body, as it was before its block was scheduled, has a shorter iteration.
+  std::vector<IntervalProof> proofs;
   /// Why the blocks could not be scheduled; empty if they are.
   std::string defect;
 };
@@ -87,9 +120,16 @@ public:
     FunctionTime result;
     CallSummaries summaries;
     AccessOrder accesses(function, summaries);
-    for (Block *block : findSchedulableBlocks(function))
+    SmallVector<scf::ForOp> loops = findLoops(function);
+    result.proofs.resize(loops.size());
+    for (Block *block : findSchedulableBlocks(function)) {
+      // The blocks inside of this one are scheduled, so loops inside count with what they take from now on.
+      for (auto [index, loop] : llvm::enumerate(loops))
+        if (loop.getBody() == block)
+          result.proofs[index] = proveLoop(loop);
       if (result.defect = scheduleBlock(*block, accesses, budget); !result.defect.empty())
         return result;
+    }
     LoadedBlock outermost = load(function->getRegion(0).front());
     result.defect = outermost.defect;
     if (!result.defect.empty())
@@ -97,24 +137,11 @@ public:
     std::vector<NodeId> order = identityOrder(outermost.problem);
     result.makespan = makespanOf(outermost.problem, order);
     result.peak = peakOf(outermost.problem, order);
-    for (scf::ForOp loop : findLoops(function)) {
+    for (scf::ForOp loop : loops) {
       LoadedBlock body = load(*loop.getBody());
       result.intervals.push_back(makespanOf(body.problem, identityOrder(body.problem)));
     }
     return result;
-  }
-
-  /// The least time of an iteration of a loop, ns, in any pipeline of its body.
-  Ns leastInterval(scf::ForOp loop) const {
-    LoadedBlock body = load(*loop.getBody());
-    Operation *yield = loop.getBody()->getTerminator();
-    std::vector<LoopEdge> carried;
-    for (auto [argument, value] : llvm::zip_equal(loop.getRegionIterArgs(), yield->getOperands()))
-      if (Operation *def = value.getDefiningOp())
-        for (Operation *user : argument.getUsers())
-          if (NodeId from = body.nodes.find(def), to = body.nodes.find(user); from != kNone && to != kNone)
-            carried.push_back({from, to});
-    return intervalBound(body.problem, carried);
   }
 
   /// The limit on the peak of the outermost block, from that of the block as given.
@@ -124,6 +151,18 @@ public:
   }
 
 private:
+  IntervalProof proveLoop(scf::ForOp loop) const {
+    LoadedBlock body = load(*loop.getBody());
+    Operation *yield = loop.getBody()->getTerminator();
+    std::vector<LoopEdge> carried;
+    for (auto [argument, value] : llvm::zip_equal(loop.getRegionIterArgs(), yield->getOperands()))
+      if (Operation *def = value.getDefiningOp())
+        for (Operation *user : argument.getUsers())
+          if (NodeId from = body.nodes.find(def), to = body.nodes.find(user); from != kNone && to != kNone)
+            carried.push_back({from, to});
+    return proveInterval(body.problem, carried);
+  }
+
   LoadedBlock load(Block &block) const { return loadBlock(block, OperationCosts(model), solver.load); }
 
   std::string scheduleBlock(Block &block, const AccessOrder &order, const MemoryBudget &budget) const {
@@ -197,18 +236,22 @@ private:
 
   /// Writes all loops that can be written so as pipelines, and leaves the order of the blocks as it is then.
   LogicalResult pipelineByForce(Operation *function) {
-    for (size_t index = 0, count = findLoops(function).size(); index < count; ++index) {
-      scf::ForOp loop = findLoops(function)[index];
+    LoopNumbers numbers(function);
+    while (std::optional<size_t> index = numbers.findNext()) {
+      scf::ForOp loop = findLoops(function)[*index];
       CallSummaries summaries;
       LoopBody body(loop, AccessOrder(function, summaries));
       std::optional<LoopStages> stages;
       for (MovedCollectives moved : {MovedCollectives::Both, MovedCollectives::Ahead, MovedCollectives::Behind})
         if (!stages && body.obstacle().empty())
           stages = body.stages(moved);
-      if (!stages || !findTripCountObstacle(loop, stages->last + 1).empty())
-        continue;
-      if (failed(pipelineLoop(loop, *stages)))
-        return emitError(function->getLoc()) << getArgument() << ": a loop could not be written as a pipeline";
+      if (stages && findTripCountObstacle(loop, stages->last + 1).empty()) {
+        FailureOr<scf::ForOp> pipelined = pipelineLoop(loop, *stages);
+        if (failed(pipelined))
+          return emitError(function->getLoc()) << getArgument() << ": a loop could not be written as a pipeline";
+        loop = *pipelined;
+      }
+      numbers.number(loop);
     }
     return success();
   }
@@ -223,26 +266,52 @@ private:
     FunctionTime now = tried(function, scheduler, budget, {});
     if (!now.defect.empty())
       return emitError(function->getLoc()) << getArgument() << ": " << now.defect;
+    LoopNumbers numbers(function);
     bool changes = false;
-    for (size_t index = 0, count = findLoops(function).size(); index < count; ++index) {
-      LoopOutcome outcome = decide(function, index, scheduler, limit, now);
-      scf::ForOp loop = findLoops(function)[index];
-      outcome.leastInterval = scheduler.leastInterval(loop);
-      say(loop, index, outcome, now, limit);
-      if (!outcome.best)
-        continue;
-      if (failed(pipelineLoop(loop, outcome.best->stages)))
-        return emitError(function->getLoc()) << getArgument() << ": a loop could not be written as a pipeline";
-      now = outcome.best->time;
-      budget = outcome.best->budget;
-      changes = true;
+    std::vector<IntervalProof> proofs;
+    while (std::optional<size_t> index = numbers.findNext()) {
+      LoopOutcome outcome = decide(function, *index, scheduler, limit, now);
+      scf::ForOp loop = findLoops(function)[*index];
+      outcome.leastInterval = now.proofs[*index].bound();
+      say(loop, *index, outcome, now, limit);
+      proofs.push_back(std::move(now.proofs[*index]));
+      if (outcome.best) {
+        FailureOr<scf::ForOp> pipelined = pipelineLoop(loop, outcome.best->stages);
+        if (failed(pipelined))
+          return emitError(function->getLoc()) << getArgument() << ": a loop could not be written as a pipeline";
+        loop = *pipelined;
+        now = std::move(outcome.best->time);
+        budget = outcome.best->budget;
+        changes = true;
+      }
+      numbers.number(loop);
     }
+    noteProofs(function, proofs);
+    numbers.drop();
     if (!changes)
       return success();
     if (std::string defect = scheduler.schedule(function, budget).defect; !defect.empty())
       return emitError(function->getLoc()) << getArgument() << ": " << defect;
     stampSignature(function);
     return success();
+  }
+
+  /// Leaves the proofs to the certificates of the loops' bodies, if some are written. Indexed by number of the loop.
+  void noteProofs(Operation *function, ArrayRef<IntervalProof> proofs) {
+    Environment *environment = Environment::of(function->getContext());
+    PassJournal *journal = environment ? environment->journal.get() : nullptr;
+    if (!journal || !journal->certifies)
+      return;
+    // A new name would change those of the blocks without one.
+    SmallVector<std::pair<scf::ForOp, std::string>> names;
+    for (scf::ForOp loop : findLoops(function))
+      names.emplace_back(loop, reportNameOf(*loop.getBody()));
+    for (auto &[loop, name] : names) {
+      // A pipeline has a new terminator. With a name, no later pass gives its number to another block.
+      loop.getBody()->getTerminator()->setDiscardableAttr(kReportedNameAttrName,
+                                                          StringAttr::get(function->getContext(), name));
+      journal->noteLoop(name, {proofs[LoopNumbers::numberOf(loop)], bucketing});
+    }
   }
 
   /// What a copy of the function takes in which one loop is written as a pipeline.

@@ -21,12 +21,14 @@
 #include "CommSched/Scheduling/Answer/Variants.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Lenses/Lenses.h"
+#include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "JournalRecords.h"
 #include "MachinePass.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Threading.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -274,6 +276,26 @@ private:
     return error;
   }
 
+  /// The loops of a block with known numbers of iterations, whose bodies are scheduled by now.
+  std::vector<CountedLoop> countedLoops(const LoadedBlock &loaded) const {
+    std::vector<CountedLoop> result;
+    for (NodeId id = 0; id < loaded.problem.size(); ++id) {
+      auto loop = dyn_cast<scf::ForOp>(loaded.nodes[id]);
+      std::optional<APInt> trips = loop ? loop.getStaticTripCount() : std::nullopt;
+      if (!trips || trips->getActiveBits() > 32 || !llvm::is_contained(findSchedulableBlocks(loop), loop.getBody()))
+        continue;
+      LoadedBlock body = loadBlock(*loop.getBody(), OperationCosts(*model), loadOptions());
+      auto iterations = static_cast<int64_t>(trips->getZExtValue());
+      if (!body.defect.empty() || body.problem.hasStreams())
+        continue;
+      // Computations inside may count with more than the body's timeline has.
+      Ns ofAll = saturateAmount(static_cast<Wide>(makespanOf(body.problem, identityOrder(body.problem))) * iterations);
+      if (loaded.problem.nodes[id].cost == ofAll)
+        result.push_back({id, reportNameOf(*loop.getBody()), iterations});
+    }
+    return result;
+  }
+
   void explainBlock(const BlockWork &work, BlockVoice &voice) const final {
     std::vector<StartOutcome> outcomes = explain(work.loaded, work.schedule, work.schedule.limit);
     if (voice.hasRemarks())
@@ -307,6 +329,9 @@ private:
       for (CollectiveNote &note : options.collectives)
         if (auto choice = chosen.find(note.node); choice != chosen.end())
           note.what += " by " + problem.variantNames[choice->second].text();
+      std::string name = reportNameOf(block);
+      options.loop = journal->loopOf(name);
+      options.loops = countedLoops(work.loaded);
       llvm::raw_string_ostream os(record.certificate);
       record.certifiedMakespan = work.schedule.claims->makespan;
       SmallVector<CostScale> scales;
@@ -314,7 +339,7 @@ private:
         scales.push_back(at.scale);
       if (record.regretPpm)
         options.scales = scales;
-      CertifiedClaims claims = writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
+      CertifiedClaims claims = writeCertificate(name, problem, work.schedule, options, os);
       record.certifiedBound = claims.bound;
       record.certifiedRegretPpm = claims.regretPpm;
     }
