@@ -481,6 +481,18 @@ MUTATIONS = [
         killer="Bounds.NoOrderWithinALimitIsBelow",
     ),
     mutation(
+        "the interval of a loop knows no casts that packs do",
+        "Bounds/IntervalBound.cpp",
+        ("      kept.push_back(cast);\n", "      (void)cast;\n"),
+        killer="IntervalBound.NoMergedPipelineIsFaster",
+    ),
+    mutation(
+        "a recurrence does not wait for transfers",
+        "Bounds/IntervalBound.cpp",
+        ("return isTransfer ? std::max(own, costs.path[edge.from]) : own;", "return own;"),
+        killer="IntervalBound.IsTheLongestCyclePerIteration",
+    ),
+    mutation(
         "answers are verified without edges",
         "Check/AnswerVerifier.cpp",
         ("      if (!kept)\n", "      if (false)\n"),
