@@ -23,8 +23,8 @@ struct LoopMatch {
 
 /// Compares the work of a loop's iteration with that of its block, of which each node has the least cost and demand:
 /// every node of the body with work is a node of the block with the same times, lanes and demand, unless it may be
-/// merged. Returns nothing if that is not so, or if nodes were merged in a way for which the bound does not hold. O(N
-/// log N).
+/// merged; and if none was merged, the block has no other work. Returns nothing if that is not so, or if nodes were
+/// merged by other rules, so that the block takes less than the bound. O(N log N).
 std::optional<LoopMatch> matchLoop(const CertifiedLoop &loop, const Problem &block, Ns makespan);
 
 /// Writes the fields of `loop`.

@@ -177,8 +177,8 @@ def believed(block: dict[str, Any], facts: dict[str, Any]) -> Iterator[str]:
     yield f"That these are all dependences of the program{why}, and what each operation accesses."
     if loop := facts.get("loop"):
         yield (
-            f"The {count(loop['dependences'], 'dependence')} of the loop, and how many iterations later each leads; "
-            "that its operations are those of the body before some moved to other iterations."
+            f"That these are the {count(loop['dependences'], 'dependence')} of the loop, with their distances in "
+            "iterations; that its operations are those of the body before some moved to other iterations."
         )
         if loop["merged"]:
             yield "What its merged operations take on their own, and how long they take together."

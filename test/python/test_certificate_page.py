@@ -46,6 +46,10 @@ RUNS = {
         "--comm-machine=./shared.json",
     ),
     "modes": ("test/Transforms/comm-schedule-modes.mlir", "--comm-schedule=effort=500", "--comm-machine=./shared.json"),
+    "loops": (
+        "docs/examples/layer_loop.mlir",
+        "--reorder-comm-overlap=loops=pipeline memory-budget-ratio=1 effort=500",
+    ),
     "large": ("test/Graphs/llama3-8b-64-fsdp-bw.mlirbc", "--reorder-comm-overlap=effort=500"),
 }
 
@@ -155,6 +159,19 @@ def test_pages_have_all_numbers(folder, name, tmp_path):
         assert ("0.75 to 2" in parsed.text) == any("scales" in other for other in blocks)
     assert "Valid" in parsed.by_tag["strong"] and "What was not checked" not in parsed.text
     assert len(text) < 400_000
+
+
+def test_the_interval_of_a_loop(folder):
+    """What is claimed, checked and believed of a loop, in the block of its body and in the one around it."""
+    parsed = Page(page.page_of([verdict.examine(str(folder / "loops.cert"))], "", "1"))
+    assert "Shortest iteration3.00 ms3,000,000 ns" in parsed.text
+    assert "has an iteration of less than 3.00 ms (3,000,000 ns)" in parsed.text
+    assert "all cycles of the 4 dependences, were compared" in parsed.text
+    assert "is a loop, and takes as long as 15 iterations of block forward.new0" in parsed.text
+    assert (
+        "That these are the 4 dependences of the loop" in parsed.text
+        and "How many iterations a loop has." in parsed.text
+    )
 
 
 @pytest.mark.parametrize("name", ["plain", "merged", "large"])
