@@ -83,9 +83,7 @@ def list_schedule(
             starts += 1
         elif sinks and is_wait(node):
             late[node] = 1
-    score = {
-        node: (blocks[node], late[node], place) for place, node in enumerate(order)
-    }
+    score = {node: (blocks[node], late[node], place) for place, node in enumerate(order)}
     ready = [(score[n], n.name) for n in order if not unmet[n]]
     named = {n.name: n for n in order}
     heapq.heapify(ready)
@@ -104,11 +102,7 @@ def list_schedule(
         place(node)
         left = cost(node) if fills and is_start(node) else 0
         while left > 0:
-            beside = [
-                entry
-                for entry in ready
-                if not is_start(named[entry[1]]) and not is_wait(named[entry[1]])
-            ]
+            beside = [entry for entry in ready if not is_start(named[entry[1]]) and not is_wait(named[entry[1]])]
             if not beside:
                 break
             ready.remove(least := min(beside))
@@ -153,11 +147,7 @@ def reorder_preserving_peak_memory(
                 row.factor = f"collective order on {candidate.name}"
                 break
             if candidate in needed:
-                if (
-                    is_start(candidate)
-                    and not with_collectives
-                    or is_product(candidate)
-                ):
+                if is_start(candidate) and not with_collectives or is_product(candidate):
                     row.factor = f"data dependence on {candidate.name}"
                     break
                 head -= 1
@@ -188,11 +178,7 @@ def sink_waits_iterative(
                 break
             both = is_start(candidate) and any(map(is_start, group))
             if depends or both:
-                if (
-                    not is_wait(candidate)
-                    and not is_start(candidate)
-                    and not is_product(candidate)
-                ):
+                if not is_wait(candidate) and not is_start(candidate) and not is_product(candidate):
                     tail += 1
                     row.grouped += 1
                     continue
@@ -216,11 +202,7 @@ def peak_bytes(order: Order, results: set[fx.Node]) -> int:
     its output until its wait, which makes nothing.
     """
     made: dict[fx.Node, fx.Node] = {n: n.args[0] if is_wait(n) else n for n in order}
-    size = {
-        n: n.meta["val"].numel() * n.meta["val"].element_size()
-        for n in order
-        if made[n] is n
-    }
+    size = {n: n.meta["val"].numel() * n.meta["val"].element_size() for n in order if made[n] is n}
     last = {}
     for node in order:
         for value in [
@@ -234,9 +216,7 @@ def peak_bytes(order: Order, results: set[fx.Node]) -> int:
     for node in order:
         live += size.get(node, 0)
         peak = max(peak, live)
-        live -= sum(
-            size[value] for value in size if last[value] is node and value not in kept
-        )
+        live -= sum(size[value] for value in size if last[value] is node and value not in kept)
     return peak
 
 
@@ -261,10 +241,7 @@ def listing(order: Order) -> list[tuple[str, bool]]:
 def is_fsdp_all_gather_wait(wait: fx.Node) -> bool:
     """The gather reads an argument, or exactly one conversion of one."""
     source = wait.args[0].args[0]
-    cast = (
-        source.op == "call_function"
-        and source.target is torch.ops.prims.convert_element_type.default
-    )
+    cast = source.op == "call_function" and source.target is torch.ops.prims.convert_element_type.default
     return source.op == "placeholder" or cast and source.args[0].op == "placeholder"
 
 
@@ -282,3 +259,28 @@ def is_fsdp_reduce_scatter_wait(wait: fx.Node) -> bool:
         and is_graph_output(readers[0])
         and readers[0].target is torch.ops.prims.convert_element_type.default
     )
+
+
+def greedy_buckets(graph: fx.Graph, target, filter_wait: Callable[[fx.Node], bool], caps_mb: list[float]) -> list:
+    """`bucket_all_gather_by_mb` and `bucket_reduce_scatter_by_mb`, whose members are none of each other's operands.
+
+    Collectives of one group, element type and reduction fill buckets in the order of their waits. The caps are indexed
+    by bucket, from 0 in each such list, and the last one holds for all later buckets.
+    """
+    alike: dict[tuple, Order] = {}
+    for wait in operations(graph):
+        if is_wait(wait) and wait.args[0].target is target and filter_wait(wait):
+            start = wait.args[0]
+            alike.setdefault((*start.args[1:], start.meta["val"].dtype), []).append(start)
+    buckets: list[list[str]] = []
+    for starts in alike.values():
+        full, filled, number = [], 0, 0
+        for start in starts:
+            size = max(v.meta["val"].numel() * v.meta["val"].element_size() for v in (start, start.args[0]))
+            if full and filled + size > caps_mb[min(number, len(caps_mb) - 1)] * 1024 * 1024:
+                buckets.append(full)
+                full, filled, number = [], 0, number + 1
+            full.append(start.name)
+            filled += size
+        buckets.append(full)
+    return [b for b in buckets if len(b) > 1]

@@ -147,7 +147,7 @@ MUTATIONS = [
     mutation(
         "complex numbers are packed as they are",
         "apply/forms.py",
-        ("pairs = (2,) if dtype.is_complex else ()", "pairs = ()"),
+        ("    return p.result.dtype.is_complex\n", "    return False\n"),
         killer="test_bucket_forms.py::test_complex_numbers_are_gathered_as_pairs",
     ),
     # Merging and moving.
@@ -196,7 +196,7 @@ MUTATIONS = [
     mutation(
         "collectives of other reductions are merged",
         "apply/buckets.py",
-        ("    if len(keys) != 1:\n", "    if False:\n"),
+        ("    if len(keys) != 1 or len(types) != 1 and not _moves_bytes(bucket):\n", "    if False:\n"),
         killer="test_apply.py::test_buckets_of_different_reductions_are_refused",
     ),
     mutation(
@@ -639,5 +639,11 @@ MUTATIONS = [
         "../placement.py",
         ("            for axis in reversed(order):\n", "            for axis in reversed(sorted(order)):\n"),
         killer="test_jax_placement.py::test_groups_are_those_of_numpys_arrays",
+    ),
+    mutation(
+        "a pack of bytes takes over casts",
+        "apply/buckets.py",
+        ('    if len({m.meta["val"].dtype for m in bucket.members}) != 1:\n        return None\n', ""),
+        killer="test_bucket_forms.py::test_gathers_of_several_types_travel_as_bytes",
     ),
 ]

@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 
 from conftest import RANKS, trace
 from test_buckets import _reduce, shapes
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from commsched import Operation
@@ -60,6 +62,28 @@ def test_complex_numbers_are_gathered_as_pairs(world):
         graph = merged(trace(lambda x, y: (gather(x), gather(y)), (4,), (6,), dtype=torch.complex64), packed)
         (start,) = graph.find_nodes(op="call_function", target=target.default)
         assert all(n.meta["val"].dtype == torch.float32 for n in start.all_input_nodes)
+
+
+def test_gathers_of_several_types_travel_as_bytes(world):
+    """The pack converts nothing: each member keeps a cast of its own."""
+    types = (torch.complex64, torch.bool, torch.bfloat16, torch.float64)
+
+    def f(*shards):
+        wide = [*shards[:-1], shards[-1].double()]
+        return [c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world)).clone() for w in wide]
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        inputs = [torch.empty(3, 5, dtype=d) for d in (*types[:-1], torch.float32)]
+    gm = make_fx(f)(*inputs)
+    before = shapes(gm.graph)
+    agreement.impose(gm.graph, (((0, 1, 2, 3), True),))
+    assert shapes(gm.graph) == before
+    (start,) = gm.graph.find_nodes(op="call_function", target=c10d.all_gather_into_tensor_out.default)
+    assert start.meta["val"].dtype == torch.uint8
+    assert start.meta["val"].numel() == RANKS * 15 * sum(d.itemsize for d in types)
+    values = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
+    results = FakeTensorProp(gm, values[0].fake_mode).propagate_dont_convert_inputs(*values)
+    assert [r.dtype for r in results] == [*types] and all(r.shape == (24, 5) for r in results)
 
 
 def test_a_view_of_a_merged_result_in_another_type_begins_with_the_result(world):

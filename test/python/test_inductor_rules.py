@@ -13,12 +13,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import inductor_rules as rules
 import torch.distributed as dist
 from conftest import RANKS
 from fsdp_graphs import Builder
 
 import commsched.torch as ct
-import inductor_rules as rules
 from commsched.torch import reporting, solving
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
@@ -39,9 +39,7 @@ def random_graph(seed, groups, steps=24, together=100):
     for _ in range(rng.randint(3, steps)):
         kind = rng.choice(["relu", "add", "mm", "start", "start", "wait"])
         if kind == "wait" and flying:
-            values.append(
-                b.call(c10d.wait_tensor.default, flying.pop(rng.randrange(len(flying))))
-            )
+            values.append(b.call(c10d.wait_tensor.default, flying.pop(rng.randrange(len(flying)))))
         elif kind == "start" and len(flying) < together:
             source, group = rng.choice(values), rng.choice(groups)
             if rng.random() < 0.7:
@@ -62,9 +60,7 @@ def random_graph(seed, groups, steps=24, together=100):
             target = aten.add.Tensor if kind == "add" else aten.mm.default
             values.append(b.call(target, rng.choice(values), rng.choice(values)))
     if len(flying) < together:
-        flying.append(
-            b.call(c10d.all_reduce.default, values[-1], "sum", rng.choice(groups))
-        )
+        flying.append(b.call(c10d.all_reduce.default, values[-1], "sum", rng.choice(groups)))
     rng.shuffle(flying)
     values += [b.call(c10d.wait_tensor.default, start) for start in flying]
     return b.module(*[v for v in values if not v.users])
@@ -160,18 +156,13 @@ ITERATIVE = {
 @pytest.mark.parametrize("entry", ITERATIVE)
 def test_starts_and_waits_move_by_the_rule(groups, entry):
     rule, options = ITERATIVE[entry]
-    assert (
-        compare(groups, entry, lambda order, cost: rule(order, **options)[0], range(40))
-        > 10
-    )
+    assert compare(groups, entry, lambda order, cost: rule(order, **options)[0], range(40)) > 10
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_collectives_keep_the_order_that_was_decided(groups, name):
     entry = f"comm-order-collectives,{name}"
-    rule = lambda order, cost: rules.list_schedule(
-        order, cost, **LISTS[name], in_order=True
-    )
+    rule = lambda order, cost: rules.list_schedule(order, cost, **LISTS[name], in_order=True)
     assert compare(groups, entry, rule, range(100, 140)) > 15
 
 
@@ -181,12 +172,8 @@ def test_no_pass_behind_changes_the_order_of_collectives(groups, entry):
     for seed in range(140, 150):
         gm = random_graph(seed, groups)
         given = [n.name for n in rules.operations(gm.graph) if rules.is_start(n)]
-        out, _ = ct.schedule_overlap(
-            gm, passes=["comm-order-collectives", entry], memory_budget_ratio=100.0
-        )
-        assert [
-            n.name for n in rules.operations(out.graph) if rules.is_start(n)
-        ] == given
+        out, _ = ct.schedule_overlap(gm, passes=["comm-order-collectives", entry], memory_budget_ratio=100.0)
+        assert [n.name for n in rules.operations(out.graph) if rules.is_start(n)] == given
 
 
 @pytest.mark.parametrize("budget", [0, 200])
@@ -202,12 +189,8 @@ def test_peaks_are_those_of_a_new_count(groups, name, budget):
         )
         before, order = rules.peak_bytes(given, results), names(given)
         entry = f"{name}{{memory-recompute=true memory-budget-ratio={budget / 1000}}}"
-        out, report = ct.schedule_overlap(
-            gm, passes=[entry], memory_budget_ratio=0.5, runtime_estimation=cost
-        )
-        after = rules.peak_bytes(
-            rules.operations(out.graph), {*out.graph.output_node().all_input_nodes}
-        )
+        out, report = ct.schedule_overlap(gm, passes=[entry], memory_budget_ratio=0.5, runtime_estimation=cost)
+        after = rules.peak_bytes(rules.operations(out.graph), {*out.graph.output_node().all_input_nodes})
         peaks = report["peak_bytes"]
         assert (peaks["before"], peaks["after"]) == (before, after), f"seed {seed}"
         assert peaks["after"] * 1000 <= peaks["before"] * (1000 + budget)
@@ -220,9 +203,7 @@ def listed(monkeypatch):
     """What TORCH_LOGS=overlap logs."""
     texts = []
     monkeypatch.setattr(solving, "wants_listing", lambda: True)
-    monkeypatch.setattr(
-        reporting._overlap_log(), "debug", lambda form, text: texts.append(text)
-    )
+    monkeypatch.setattr(reporting._overlap_log(), "debug", lambda form, text: texts.append(text))
     return texts
 
 
@@ -232,28 +213,16 @@ def test_tables_say_what_the_rule_did(groups, listed, entry):
     for seed in range(300, 320):
         gm, cost = random_graph(seed, groups), random_costs(seed)
         _, rows = rule(rules.operations(gm.graph), **options)
-        costs = {
-            n.name: cost(n.args[0] if rules.is_wait(n) else n)
-            for n in rules.operations(gm.graph)
-        }
-        ct.schedule_overlap(
-            gm, passes=[entry], memory_budget_ratio=100.0, runtime_estimation=cost
-        )
+        costs = {n.name: cost(n.args[0] if rules.is_wait(n) else n) for n in rules.operations(gm.graph)}
+        ct.schedule_overlap(gm, passes=[entry], memory_budget_ratio=100.0, runtime_estimation=cost)
         told = {}
         for line in listed.pop().split("\nmain: ")[0].splitlines()[2:]:
-            node, _, takes, *_, moves, along, passed, _, factor = re.split(
-                r" {2,}", line.strip()
-            )
+            node, _, takes, *_, moves, along, passed, _, factor = re.split(r" {2,}", line.strip())
             if not factor.startswith("move limit"):
                 counts = int(along.partition(":")[0]), int(passed.partition(":")[0])
                 told[node] = rules.Row(int(moves), counts[0], counts[1], factor)
-            assert float(takes.removesuffix(" us")) == pytest.approx(
-                1000 * costs[node], abs=0.06
-            )
-        assert told == {
-            name: dataclasses.replace(row, passed=len(row.passed))
-            for name, row in rows.items()
-        }, seed
+            assert float(takes.removesuffix(" us")) == pytest.approx(1000 * costs[node], abs=0.06)
+        assert told == {name: dataclasses.replace(row, passed=len(row.passed)) for name, row in rows.items()}, seed
 
 
 def test_bars_are_beside_what_is_between_a_start_and_its_wait(groups, listed):

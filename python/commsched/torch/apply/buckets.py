@@ -150,8 +150,9 @@ def _shares(val: Any, storage: int) -> bool:
 
 def _parts(bucket: Bucket) -> list[Part]:
     first = bucket.members[0]
-    keys = {(m.target, str(m.args[1:]), m.meta["val"].dtype, m.meta["val"].device) for m in bucket.members}
-    if len(keys) != 1:
+    types = {m.meta["val"].dtype for m in bucket.members}
+    keys = {(m.target, str(m.args[1:]), m.meta["val"].device) for m in bucket.members}
+    if len(keys) != 1 or len(types) != 1 and not _moves_bytes(bucket):
         raise PlanError(f"expected collectives of one kind, got others than {first.name} in its bucket")
     parts = []
     for m in bucket.members:
@@ -163,10 +164,20 @@ def _parts(bucket: Bucket) -> list[Part]:
     return parts
 
 
+def _moves_bytes(bucket: Bucket) -> bool:
+    """Whether the form of a bucket may have members of several element types."""
+    return bucket.packed and bucket.kind == "all_gather"
+
+
 def cast_of(bucket: Bucket, member: fx.Node) -> fx.Node | None:
-    """The cast that packing does itself: only a gather reads it, and both ways convert alike, to the bit."""
+    """The cast that packing does itself: only a gather reads it, and both ways convert alike, to the bit.
+
+    Bytes are not converted, so the casts of a bucket with members of several types stay.
+    """
     node = member.args[0]
-    if not bucket.packed or bucket.kind != "all_gather" or not isinstance(node, fx.Node):
+    if not _moves_bytes(bucket) or not isinstance(node, fx.Node):
+        return None
+    if len({m.meta["val"].dtype for m in bucket.members}) != 1:
         return None
     if node.target not in CASTS or len(node.users) != 1 or node in bucket.apart:
         return None

@@ -99,16 +99,14 @@ def _start_and_wait(
 def _packed_all_gather(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.Node]]:
     """A gather in place: every input goes into this rank's slice of the result.
 
-    Afterwards, each column of pieces is copied out. Complex numbers travel as pairs of real ones, for the operator that
-    gathers into a given tensor takes no others.
+    Afterwards, each column of pieces is copied out. Members of several element types travel as bytes.
     """
     merged, first = Merged(), parts[0].start
     size, group = first.args[1], first.args[2]
-    dtype, device = first.meta["val"].dtype, first.meta["val"].device
-    pairs = (2,) if dtype.is_complex else ()
-    dtype = dtype.to_real() if pairs else dtype
+    as_bytes = len({_travelling(p) for p in parts}) > 1
+    dtype, device = torch.uint8 if as_bytes else _travelling(parts[0]), first.meta["val"].device
     rank = dist.get_rank(dist.distributed_c10d._resolve_process_group(group_of(first, spec_of(first))[0]))
-    sizes = [math.prod((*p.given, *pairs)) for p in parts]
+    sizes = [_elements_of(p) * _travelling(p).itemsize // dtype.itemsize for p in parts]
     total = sum(sizes)
     whole = w.fresh((total * size,), dtype)
     out = w.call(
@@ -120,8 +118,7 @@ def _packed_all_gather(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.No
     )
     mine = w.on(whole, total * rank, (total,), (1,))
     own = w.call(merged.pack, aten.slice.Tensor, (out, 0, total * rank, total * (rank + 1)), mine)
-    sources = [w.as_real(merged.pack, p.source) if pairs else p.source for p in parts]
-    flat = [w.reshaped(merged.pack, source, (n,)) for source, n in zip(sources, sizes)]
+    flat = [_flattened(w, merged.pack, p, as_bytes) for p in parts]
     joined = flat[0].meta["val"].dtype
     for f in flat[1:]:
         joined = torch.promote_types(joined, f.meta["val"].dtype)
@@ -138,11 +135,43 @@ def _packed_all_gather(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.No
     outputs = []
     for i, p in enumerate(parts):
         chain: list[fx.Node] = []
-        piece = _element(w, chain, split, i)
-        out = w.reshaped(chain, piece, (p.given[0] * size, *p.given[1:], *pairs))
-        outputs.append(w.as_complex(chain, out) if pairs else out)
+        outputs.append(_unpacked(w, chain, p, _element(w, chain, split, i)))
         merged.outputs.append(chain)
     return merged, outputs
+
+
+def _in_pairs(p: Part) -> bool:
+    """Complex numbers travel as pairs: the operator that gathers into a given tensor takes real numbers alone."""
+    return p.result.dtype.is_complex
+
+
+def _travelling(p: Part) -> torch.dtype:
+    """The element type of what is gathered."""
+    return p.result.dtype.to_real() if _in_pairs(p) else p.result.dtype
+
+
+def _elements_of(p: Part) -> int:
+    """The number of elements of that type in one rank's piece."""
+    return math.prod(p.given) * (2 if _in_pairs(p) else 1)
+
+
+def _flattened(w: Writer, into: list[fx.Node], p: Part, as_bytes: bool) -> fx.Node:
+    """A member's input in one dimension."""
+    source = w.as_real(into, p.source) if _in_pairs(p) else p.source
+    flat = w.reshaped(into, source, (_elements_of(p),))
+    return w.retyped(into, flat, torch.uint8) if as_bytes else flat
+
+
+def _unpacked(w: Writer, into: list[fx.Node], p: Part, column: fx.Node) -> fx.Node:
+    """A member's result, from its column of the merged one."""
+    size, given = column.meta["val"].shape[0], p.given
+    if column.meta["val"].dtype != _travelling(p):
+        # In a copy, the first element is where its type may be.
+        piece = w.copied(into, column) if column.meta["val"].is_contiguous() else column
+        flat = w.reshaped(into, piece, (piece.meta["val"].numel(),))
+        column = w.retyped(into, flat, _travelling(p))
+    out = w.reshaped(into, column, (given[0] * size, *given[1:], *((2,) if _in_pairs(p) else ())))
+    return w.as_complex(into, out) if _in_pairs(p) else out
 
 
 def _packed_reduce_scatter(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.Node]]:

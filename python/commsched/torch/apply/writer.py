@@ -101,6 +101,14 @@ class Writer:
         whole = self.on(val, val.storage_offset() // 2, shape, stride, val.dtype.to_complex())
         return self.call(into, aten.view_as_complex.default, (node,), whole)
 
+    def retyped(self, into: list[fx.Node], node: fx.Node, dtype: torch.dtype) -> fx.Node:
+        """The bytes of a contiguous tensor of one dimension as elements of another type."""
+        val = node.meta["val"]
+        if val.dtype == dtype:
+            return node
+        offset, count = (n * val.dtype.itemsize // dtype.itemsize for n in (val.storage_offset(), val.numel()))
+        return self.call(into, aten.view.dtype, (node, dtype), self.on(val, offset, (count,), (1,), dtype))
+
     def permuted(self, into: list[fx.Node], node: fx.Node, order: list[int]) -> fx.Node:
         """`node` with its dimensions in another order."""
         val = node.meta["val"]
