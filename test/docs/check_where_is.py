@@ -8,6 +8,7 @@
 - Each name of the list has exactly one row, in the table of its program, and each row is of one name of the list.
 - Each word in the second column occurs in the sources: the name of a pass, an option, a function, a class or a file.
 - Each row says what differs, unless its operation has the same name.
+- The table of effects has each row once, and each row names tests that exist.
 
 Exit code 1, with one line for each fault.
 """
@@ -20,6 +21,9 @@ from pathlib import Path
 PAGE, NAMES = "docs/guide/WhereIs.md", "test/docs/where_is_names.txt"
 FOLDERS = ["include", "lib", "tools", "python/commsched", "cmake"]
 SOURCES = {".cpp", ".h", ".td", ".py", ".txt", ".cmake"}
+# The heading of the table of effects, and its rows: those of the programs (A to E), and those of CommSched itself (K).
+EFFECTS = "What shows it"
+ROWS = [f"{letter}{n}" for letter, count in zip("ABCDEK", (5, 15, 6, 5, 4, 9)) for n in range(1, count + 1)]
 # What a quoted piece of the second column is made of.
 WORD = re.compile(r"[A-Za-z_][\w./-]*(?:::\w+)?")
 
@@ -43,9 +47,43 @@ def rows_of(text: str) -> dict[str, list[list[str]]]:
     for section in re.split(r"(?m)^## ", text)[1:]:
         heading, _, body = section.partition("\n")
         program = heading.rpartition(": ")[2]
-        lines = [line for line in body.splitlines() if line.startswith("|")][2:]
-        rows[program] = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        if program != EFFECTS:
+            rows[program] = cells_of(body)
     return rows
+
+
+def cells_of(body: str) -> list[list[str]]:
+    """The rows of a section's table, each with its cells."""
+    lines = [line for line in body.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def missing_test(root: Path, name: str) -> bool:
+    """Whether a test does not exist: a file, or FILE::NAME, a function of Python or the second argument of a TEST."""
+    path, _, function = name.partition("::")
+    if not path.startswith("test/") or not (root / path).is_file():
+        return True
+    text = (root / path).read_text()
+    return bool(function) and not re.search(rf"(?m)^def {function}\(|^TEST\w*\([\w()]+, {function}\)", text)
+
+
+def effect_faults(root: Path, text: str) -> list[str]:
+    _, _, body = text.partition(f"\n## {EFFECTS}\n")
+    rows = cells_of(body)
+    listed = [row[0] for row in rows]
+    found = [
+        f"{PAGE}: expected 1 row {row} of {EFFECTS!r}, got {count}" for row in ROWS if (count := listed.count(row)) != 1
+    ]
+    found += [f"{PAGE}: {row} is not a row of {EFFECTS!r}" for row in listed if row not in ROWS]
+    for row in rows:
+        if len(row) != 4 or not all(row):
+            found.append(f"{PAGE}: expected 4 cells with text in row {row[0]}, got {row[1:]}")
+            continue
+        tests = re.findall(r"`([^`]*)`", row[2])
+        found += [f"{PAGE}: {test}, for {row[0]}, does not exist" for test in tests if missing_test(root, test)]
+        if not tests:
+            found.append(f"{PAGE}: {row[0]} has no test")
+    return found
 
 
 def sources_of(root: Path) -> str:
@@ -81,7 +119,7 @@ def faults(root: Path) -> list[str]:
             alike = row[1].strip("`").rpartition(".")[2] in row[0]
             if not row[2] and not alike:
                 found.append(f"{PAGE}: {row[0]} does not say what differs")
-    return sorted(found)
+    return sorted(found + effect_faults(root, (root / PAGE).read_text()))
 
 
 def main() -> int:
