@@ -504,7 +504,7 @@ private:
       json.attribute("lane", witness.lane);
       break;
     }
-    // Lemma 9 needs no heads and tails, and sums of all work none either.
+    // Lemma 29 needs no heads and tails, and sums of all work none either.
     bool needsTimes = witness.argument != BoundWitness::Deferral &&
                       (witness.argument != BoundWitness::OneMachine || witness.head + witness.tail > 0);
     if (!needsTimes || witness.levels.empty())

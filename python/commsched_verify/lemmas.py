@@ -1,11 +1,10 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Bounds that follow from what an order has to put off: Lemmas 9 to 11 of Bounds.md."""
+"""Bounds that follow from what an order has to put off: Lemmas 10, 11 and 29 of Bounds.md."""
 
 from __future__ import annotations
 
-from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -20,22 +19,31 @@ def prove(bound: Bound, limit: int, argument: str, **at: Any) -> int:
 
 
 def deferral(bound: Bound, starts: Numbers) -> int:
-    """Lemma 9: one of the starts is the last one, and what comes after it defers other starts of its lane."""
+    """Lemma 29: one of the starts is the last one, and all that depends on what comes after it does too."""
     problem, charges = bound.problem, bound.charges
-    user = [-1] * problem.size  # a start that needs the node's results, directly or not
-    succs = successors(problem)
-    for node in reversed(range(problem.size)):
-        later = [user[succ] for succ in succs[node]]
-        user[node] = node if problem.is_start[node] else max(later, default=-1)
-    before = closure(starts, problem.preds)
+    before, succs = closure(starts, problem.preds), successors(problem)
     total = sum(charges.compute) + sum(cost for _, _, cost in charges.floating)
     results = []
     for last in starts:
-        late = Counter({-1: sum(cost for _, wait, cost in charges.floating if wait not in before)})
-        for node in set(range(problem.size)) - before:
-            same_lane = user[node] >= 0 and problem.occupied[user[node]] == problem.occupied[last]
-            late[user[node] if same_lane else -1] += charges.compute[node]
-        saved = late.pop(-1) + sum(max(0, late[start] - charges.lane[start]) for start in late)
+        lane = [
+            problem.is_start[node] and problem.occupied[node] == problem.occupied[last] for node in range(problem.size)
+        ]
+        # A start that keeps its order behind the last one may be in one bucket with it.
+        after = closure([succ for succ in succs[last] if not problem.is_start[succ]], succs)
+        user = [-1] * problem.size  # a start of the lane that needs the node's results, directly or not
+        follower = [-1] * problem.size  # a node that needs them
+        for node in reversed(range(problem.size)):
+            follower[node] = max(succs[node], key=lambda succ: (user[succ], succ), default=-1)
+            user[node] = node if lane[node] else user[follower[node]] if succs[node] else -1
+        late = [charges.compute[node] - lane[node] * charges.lane[node] for node in range(problem.size)]
+        saved = sum(cost for _, wait, cost in charges.floating if wait not in before)
+        for node in range(problem.size):
+            if node not in before:
+                gain = late[node] if node in after else max(0, late[node])
+                if succs[node]:
+                    late[follower[node]] += gain
+                else:
+                    saved += gain
         results.append(total - charges.compute[last] + charges.path[last] - saved)
     return min(results)
 

@@ -150,7 +150,7 @@ def argument_of(block: dict[str, Any]) -> str:
         starts = count(len(bound["starts"]), "collective")
         return (
             f"one of {starts} has to start last on its lane. What is computed after it delays others of this lane, "
-            "so that putting work off gains too little (Lemma 9)."
+            "so that putting work off gains too little (Lemma 29)."
         )
     if bound["argument"] == "memory-limit":
         return (

@@ -42,6 +42,7 @@ FAULTS = (
     ("core", "leave[at] = max(base + moment.path, time[at] + moment.load)", "leave[at] = time[at] + 2 * moment.load"),
     ("levels", "if issue := issues.get(at):", "if issue := 0:"),
     ("lemmas", "charges.path[last] - saved)", "charges.path[last])"),
+    ("lemmas", "gain = late[node] if node in after else max(0, late[node])", "gain = late[node]"),
     ("lemmas", "room = max(limit - problem.workspace[node] - (sum(weights) - made_later), 0)", "room = 0"),
     ("lemmas", "if start in after:", "if start not in before:"),
     (

@@ -128,4 +128,53 @@ TEST(JointBound, WhatIsPutOffHasALatency) {
   EXPECT_EQ(proveBound(taken, {}, /*bucketing=*/true).makespan, 1104);
 }
 
+/// A collective of `cost` ns on lane 1 that waits for a node, and its wait.
+NodeId addStage(Problem &problem, NodeId pred, Ns cost) {
+  Node start, wait;
+  start.kind = NodeKind::Start;
+  start.lane = 1;
+  start.cost = cost;
+  wait.kind = NodeKind::Wait;
+  wait.start = problem.size();
+  for (const Node &node : {start, wait}) {
+    problem.preds.append(node.kind == NodeKind::Start ? pred : problem.size() - 1);
+    problem.touches.append({});
+    problem.nodes.push_back(node);
+  }
+  return problem.size() - 1;
+}
+
+/// The same of a compute, which depends on nothing or on one node.
+NodeId addCompute(Problem &problem, llvm::ArrayRef<NodeId> preds, Ns cost) {
+  Node node;
+  node.cost = cost;
+  problem.preds.append(preds);
+  problem.touches.append({});
+  problem.nodes.push_back(node);
+  return problem.size() - 1;
+}
+
+// A gradient of 1,000 ns is reduced in two stages of 100 and 30 ns, with a division of 2 ns between them. Ten of 10 ns
+// are reduced in stages of 3 and 4 ns without one. Whatever is put off behind the first stage of the long one costs its
+// own two stages, and the second stage of the long one follows anyway.
+TEST(JointBound, StagesOfAReductionFollow) {
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  NodeId wait = addStage(problem, addCompute(problem, {}, 1000), 100);
+  addStage(problem, addCompute(problem, wait, 2), 30);
+  for (int32_t index = 0; index < 10; ++index)
+    addStage(problem, addStage(problem, addCompute(problem, {}, 10), 3), 4);
+  problem.finalize();
+  ASSERT_EQ(problem.validate(), "");
+  // All computes but the division run before the end of the long first stage. An argument that knows no stages says
+  // 1132, since it forgets the stages of 30 and of 4 ns.
+  EXPECT_EQ(lowerBound(problem).makespan, 1200);
+  EXPECT_EQ(jointLowerBound(problem).makespan, 1200);
+  // With the second stages of the ten without cost, the long one still has its own.
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (problem.nodes[node].cost == 4)
+      problem.nodes[node].cost = 0;
+  EXPECT_EQ(lowerBound(problem).makespan, 1160);
+}
+
 } // namespace

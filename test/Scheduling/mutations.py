@@ -201,7 +201,7 @@ MUTATIONS = [
     mutation(
         "no deferral bound",
         "Bounds/BoundArguments.cpp",
-        ('      {"deferral", "9", true, boundByDeferral},\n', ""),
+        ('      {"deferral", "29", true, boundByDeferral},\n', ""),
         killer="Bounds.WhatIsPutOffCosts",
     ),
     mutation(
@@ -528,6 +528,25 @@ MUTATIONS = [
         "Bounds/Arguments/DeferralBound.cpp",
         ("Ns sum = -key->latency();", "Ns sum = 0;"),
         killer="JointBound.WhatIsPutOffHasALatency",
+    ),
+    # Stages in bounds.
+    mutation(
+        "what is put off has no collectives",
+        "Bounds/Arguments/DeferralBound.cpp",
+        ("        work[node] -= costs.lane[node];\n", ""),
+        killer="JointBound.StagesOfAReductionFollow",
+    ),
+    mutation(
+        "the second stage of the last reduction need not follow",
+        "Bounds/Arguments/DeferralBound.cpp",
+        ("mustFollow[node] ? saved[node] : std::max<Ns>(saved[node], 0)", "std::max<Ns>(saved[node], 0)"),
+        killer="JointBound.StagesOfAReductionFollow",
+    ),
+    mutation(
+        "everything has to be put off",
+        "Bounds/Arguments/DeferralBound.cpp",
+        ("mustFollow[node] ? saved[node] : std::max<Ns>(saved[node], 0)", "saved[node]"),
+        killer="Bounds.NoOrderIsBelow",
     ),
     # Annealing.
     mutation(

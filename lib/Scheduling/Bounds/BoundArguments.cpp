@@ -269,7 +269,7 @@ llvm::ArrayRef<BoundArgumentEntry> commsched::boundArguments() {
       {"through-node", "2 to 4", true, boundThroughNodes},
       {"resource-load", "13, 15, 27", true, boundByResourceLoads},
       {"resources", "14, 15, 27", true, boundByResourceMachines},
-      {"deferral", "9", true, boundByDeferral},
+      {"deferral", "29", true, boundByDeferral},
       {"latencies", "20", false, boundByLatencies},
       {"buckets", "17", false, boundByBuckets},
       {"memory-limit", "10, 11", true, boundByLimit},

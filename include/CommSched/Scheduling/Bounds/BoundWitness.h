@@ -59,7 +59,7 @@ struct BoundWitness {
     /// The work on `lane`, or on `resource` if the lane is kNone, with a head of at least `head` and a tail of at least
     /// `tail` (Lemmas 5 and 14). It is all work if both are 0 (Lemmas 1 and 13).
     OneMachine,
-    /// One of `starts` is the last one (Lemma 9).
+    /// One of `starts` is the last one (Lemma 29).
     Deferral,
     /// At `node` the work of `lane` does not fit into the limit (Lemmas 10 and 11).
     MemoryLimit,

@@ -6,14 +6,16 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemmas 9 and 20 of Bounds.md. The code bounds the compute time that deferral can save: the work of exclusive
-// producers counts only as far as it exceeds the collective that is deferred with it.
+// Lemmas 9, 20 and 29 of Bounds.md. The code bounds the compute time that deferral can save: what is deferred counts only
+// as far as it exceeds the collectives that are deferred with it.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "DeferralBound.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <memory>
 
 using namespace commsched;
 
@@ -36,6 +38,54 @@ std::vector<NodeId> exclusiveStarts(const Problem &problem) {
   }
   return exclusiveStart;
 }
+
+/// What the compute lane saves if nodes come after a start, and everything that depends on them does too (Lemma 29). Of
+/// the dependences of each node, only that on one node behind it is looked at.
+class Followers {
+public:
+  /// `lane` is that of the start. O(N + E).
+  Followers(const Problem &problem, const BoundCosts &costs, LaneId lane)
+      : problem(problem), next(problem.size(), kNone), work(costs.compute) {
+    // By node: the last start of the lane that its results lead to without another one of the lane between.
+    std::vector<NodeId> user(problem.size(), kNone);
+    for (NodeId node = problem.size() - 1; node >= 0; --node) {
+      for (NodeId succ : problem.succs[node])
+        if (next[node] == kNone || std::pair(user[succ], succ) > std::pair(user[next[node]], next[node]))
+          next[node] = succ;
+      user[node] = next[node] == kNone ? kNone : user[next[node]];
+      if (problem.nodes[node].kind == NodeKind::Start && problem.nodes[node].lane == lane) {
+        work[node] -= costs.lane[node];
+        user[node] = node;
+      }
+    }
+  }
+
+  /// The most that is saved behind `last`, ns, if nothing in `before` comes after it. O(N + E).
+  Ns mostSaved(NodeId last, llvm::ArrayRef<char> before) const {
+    std::vector<char> mustFollow(problem.size(), 0);
+    std::vector<Ns> saved = work;
+    Ns sum = 0;
+    for (NodeId node = last; node < problem.size(); ++node)
+      if (node == last || mustFollow[node])
+        for (NodeId succ : problem.succs[node])
+          // A start that keeps its order behind `last` may be in one bucket with it.
+          mustFollow[succ] |= node != last || problem.nodes[succ].kind != NodeKind::Start;
+    for (NodeId node = 0; node < problem.size(); ++node) {
+      if (before[node])
+        continue;
+      Ns kept = mustFollow[node] ? saved[node] : std::max<Ns>(saved[node], 0);
+      (next[node] == kNone ? sum : saved[next[node]]) += kept;
+    }
+    return sum;
+  }
+
+private:
+  const Problem &problem;
+  /// Indexed by node: a node that depends on it, or kNone; and what it takes of the compute lane, less what it takes of
+  /// the start's lane if it is a start there, ns.
+  std::vector<NodeId> next;
+  std::vector<Ns> work;
+};
 
 /// What can be saved by deferral, ns.
 class Savings {
@@ -63,20 +113,24 @@ public:
   /// Prepares mostSaved() for the starts whose ancestors, with themselves, are `before`. O(N).
   void chooseStarts(llvm::ArrayRef<char> before) {
     ofStart.assign(problem.size(), 0);
-    ofOthers = 0;
+    ofOthers = floating = 0;
     for (const Work &piece : work)
       if (!before[piece.node])
         (piece.start != kNone ? ofStart[piece.start] : ofOthers) += piece.cost;
     // Additional work of a gather is certain to come before the last start only if what waits for the gather does.
     for (const BoundCosts::Floating &piece : costs.floating)
       if (!before[piece.last])
-        ofOthers += piece.cost;
+        floating += piece.cost;
+    ofOthers += floating;
   }
 
   /// The largest compute time that can be saved by deferral behind the last one of the starts that were chosen, if that
   /// is `last`. Latencies are looked at only if a saving below `enough` may result. O(starts).
-  Most mostSaved(NodeId last, Ns enough) {
+  Most mostSaved(NodeId last, llvm::ArrayRef<char> before, Ns enough) {
     const LaneId lane = problem.nodes[last].lane;
+    auto [followers, isNew] = followersOn.try_emplace(lane, nullptr);
+    if (isNew)
+      followers->second = std::make_unique<Followers>(problem, costs, lane);
     Ns saved = ofOthers, ofMembers = 0;
     // The work for a start on another lane is saved whole.
     auto add = [&](llvm::ArrayRef<NodeId> starts, Ns &here) {
@@ -89,7 +143,8 @@ public:
     add(apart, saved);
     for (llvm::ArrayRef<NodeId> list : members)
       add(list, ofMembers);
-    Most most = {saved + ofMembers, saved};
+    const Ns plain = floating + followers->second->mostSaved(last, before);
+    Most most = {plain, plain};
     most.withLatencies = saved < enough ? std::min(most.plain, saved + mostWithLatencies(lane)) : most.plain;
     return most;
   }
@@ -129,6 +184,10 @@ private:
   /// Indexed by start: the work on the compute lane that may be deferred with it, ns; and all that is deferred without.
   std::vector<Ns> ofStart;
   Ns ofOthers = 0;
+  /// What of the latter is additional work of gathers, ns.
+  Ns floating = 0;
+  /// By lane, once it is needed.
+  llvm::DenseMap<LaneId, std::unique_ptr<Followers>> followersOn;
   /// Starts that cannot be merged.
   std::vector<NodeId> apart;
   /// By merge key: the members, none without bucketing; and, once they are needed, their lines, none without members.
@@ -174,7 +233,7 @@ DeferralBounds commsched::deferralBounds(const Problem &problem, const BoundCost
     for (NodeId last : chosen) {
       // The start's own issue cost follows the beginning of its collective.
       Ns all = compute - costs.compute[last] + costs.path[last];
-      Savings::Most most = savings.mostSaved(last, all - floor);
+      Savings::Most most = savings.mostSaved(last, before, all - floor);
       for (auto [weakest, saved] : {std::pair(&plain, most.plain), std::pair(&withLatencies, most.withLatencies)})
         if (all - saved < weakest->makespan) {
           weakest->makespan = all - saved;

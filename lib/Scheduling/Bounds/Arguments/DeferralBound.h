@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A long collective at the end of a block is exposed, unless computes that it does not depend on are deferred behind
-// its start. This bound says how much that can hide at most (Bounds.md, Lemmas 9 and 20). Internal to Bounds.cpp.
+// its start. This bound says how much that can hide at most (Bounds.md, Lemmas 9, 20 and 29). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_ARGUMENTS_DEFERRALBOUND_H
@@ -24,7 +24,7 @@ struct DeferralBound {
   std::vector<NodeId> starts;
 };
 
-/// The bound of Lemma 9 for the longest starts, one by one, and for sets of them, one of which is the last.
+/// The bound of Lemma 29 for the longest starts, one by one, and for sets of them, one of which is the last.
 struct DeferralBounds {
   /// With the costs given; with those of buckets it holds for every bucketing.
   DeferralBound plain;
