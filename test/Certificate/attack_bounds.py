@@ -201,7 +201,8 @@ def find_each(script, faults, options):
             folder = pathlib.Path(name)
             plant(module, text, replacement, folder)
             environment = dict(os.environ, COMMSCHED_VERIFY_FOLDER=str(folder))
-            command = [sys.executable, "-B", script, *options, "--only-attack"]
+            # Without site-packages, where an installed package could stand in front of the planted one.
+            command = [sys.executable, "-B", "-S", script, *options, "--only-attack"]
             done = subprocess.run(command, env=environment, capture_output=True, text=True)
             assert done.returncode == 1 and "FORGED" in done.stdout, f"not found: {text}\n{done.stdout}{done.stderr}"
             print(f"planted in {module}: {text[:60]}...: {done.stdout.splitlines()[-1][:100]}")
