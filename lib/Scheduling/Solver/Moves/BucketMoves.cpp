@@ -11,7 +11,6 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BucketMoves.h"
-#include "MoveChoice.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
@@ -86,8 +85,7 @@ NodeId BucketMoves::neighbourOf(NodeId start, bool sameKey, int64_t &work) {
   int64_t passed = random.below(kMaxPassed);
   int32_t at = order.position(start);
   llvm::ArrayRef<NodeId> slots = order.order();
-  for (int32_t scanned = 0; scanned < kMaxScan; ++scanned) {
-    work += scanned % kScannedPerPlayed == 0;
+  for (int32_t scanned = 0; scanned < kMaxScan; ++scanned, ++work) {
     at += step;
     if (at < 0 || at >= order.size())
       return kNone;
@@ -263,8 +261,7 @@ std::vector<NodeId> BucketMoves::takeSome(NodeId start, BucketChange &change, in
   }
   const int32_t step = random.below(2) == 0 ? -1 : 1, from = order.position(start);
   if (order.mayMerge(start))
-    for (int32_t scanned = 1; scanned <= kMaxScan && taken.size() < number; ++scanned) {
-      work += scanned % kScannedPerPlayed == 0;
+    for (int32_t scanned = 1; scanned <= kMaxScan && taken.size() < number; ++scanned, ++work) {
       int32_t at = from + step * scanned;
       if (at < 0 || at >= order.size())
         break;
@@ -312,13 +309,6 @@ void BucketMoves::changeForm(int32_t index, BucketChange &change) {
   change.dissolved.push_back(index);
   bool packs = bucket.form == BucketForm::Coalesced && problem.copyCost;
   form(change, index, bucket.members, packs ? BucketForm::Packed : BucketForm::Coalesced);
-}
-
-bool BucketMoves::chooseJoin(NodeId start, BucketChange &change, int64_t &work) {
-  if (!order.mayMerge(start))
-    return false;
-  NodeId other = neighbourOf(start, /*sameKey=*/true, work);
-  return other != kNone && join(start, other, change);
 }
 
 bool BucketMoves::choose(NodeId start, BucketChange &change, int64_t &work) {

@@ -359,46 +359,44 @@ void BucketedOrder::setBuffers(const LiveBucket &bucket) {
 // Dependences
 //===-----------------------------------------------------------------------------------------===//
 
-void BucketedOrder::forEachBefore(NodeId slot, llvm::function_ref<void(NodeId)> visit) const {
+/// The key of the last slot that has to come before `slot`.
+BucketedOrder::Key BucketedOrder::keyBefore(NodeId slot) const {
+  Key last = -(Key(1) << kKeyBits);
+  auto follow = [&](NodeId other) {
+    if (other != slot)
+      last = std::max(last, keyOf(other));
+  };
   if (roles[slot] == Role::Own) {
     for (NodeId pred : given.preds[slot])
-      visit(after[pred]);
-    return;
+      follow(after[pred]);
+    return last;
   }
   if (roles[slot] == Role::Empty)
-    return;
+    return last;
   const LiveBucket &bucket = buckets[bucketAt[slot]];
   bool isPack = roles[slot] == Role::Pack;
   switch (roles[slot]) {
   case Role::Pack:
   case Role::Start:
     if (!isPack && bucket.shape.packs)
-      visit(packSlot(bucket.leader));
+      follow(packSlot(bucket.leader));
     // Edges from start to start are an order of issues, and do not concern the pack.
     for (NodeId member : bucket.what.members)
       for (NodeId pred : given.preds[member])
         if (!bucket.shape.packs || isPack != (isGivenStart[pred] != 0))
-          visit(after[pred]);
+          follow(after[pred]);
     for (NodeId cast : bucket.shape.casts)
       for (NodeId pred : given.preds[cast])
         if (isPack)
-          visit(after[pred]);
-    return;
+          follow(after[pred]);
+    return last;
   case Role::Wait:
-    return visit(bucket.leader);
+    follow(bucket.leader);
+    return last;
   default:
-    return visit(waitOf(bucket));
+    follow(waitOf(bucket));
+    return last;
   }
-}
-
-/// The key of the last slot that has to come before `slot`.
-BucketedOrder::Key BucketedOrder::keyBefore(NodeId slot) const {
-  Key last = -(Key(1) << kKeyBits);
-  forEachBefore(slot, [&](NodeId other) {
-    if (other != slot)
-      last = std::max(last, keyOf(other));
-  });
-  return last;
 }
 
 /// The key of the first slot that has to come behind `slot`.

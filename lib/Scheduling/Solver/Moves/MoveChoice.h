@@ -24,9 +24,6 @@ inline constexpr int32_t kMaxDistance = 4096;
 /// Limit on the exponents of distances that are spread over the powers of two.
 inline constexpr int64_t kMaxShift = 11;
 
-/// Number of positions that are looked at, without their dependences, in the time in which a node is played.
-inline constexpr int32_t kScannedPerPlayed = 8;
-
 /// A node's way from a position to another one.
 struct NodeMove {
   int32_t from, to;
