@@ -53,10 +53,10 @@ struct LowerBound {
 
 /// No order of the problem, with its collectives as they are, is faster. The bound is the largest of each lane's load
 /// (Lemma 1), the critical path with the load of ancestors and descendants (Lemmas 2 to 4), each lane's preemptive
-/// one-machine bound (Lemma 5; Jackson 1955), and the cost of a long collective late in the block (Lemma 29). It ignores
-/// contention, and memory except in LowerBound::withLimit, so it holds with them too, and it holds for any choice of
-/// variants (withLeastVariants). O(N^2 / 64) words up to BoundOptions::exactNodes, O(N window / 64) for larger
-/// problems.
+/// one-machine bound (Lemma 5; Jackson 1955), and the cost of a long collective late in the block (Lemma 29). It
+/// ignores contention, and memory except in LowerBound::withLimit, so it holds with them too, and it holds for any
+/// choice of variants (withLeastVariants). O(N^2 / 64) words up to BoundOptions::exactNodes, O(N window / 64) for
+/// larger problems.
 LowerBound lowerBound(const Problem &problem, const BoundOptions &options = {});
 
 /// No order of the problem is faster with any bucketing by Problem::mergeKeys (Bucketing.h), packed or coalesced

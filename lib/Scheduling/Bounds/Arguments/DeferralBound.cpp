@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemmas 9, 20 and 29 of Bounds.md. The code bounds the compute time that deferral can save: what is deferred counts only
-// as far as it exceeds the collectives that are deferred with it.
+// Lemmas 9, 20 and 29 of Bounds.md. The code bounds the compute time that deferral can save: what is deferred counts
+// only as far as it exceeds the collectives that are deferred with it.
 //
 //===------------------------------------------------------------------------------------------===//
 
