@@ -3,6 +3,7 @@
 // starts the gather that rank 2 waits for, all would wait for ever.
 
 // RUN: comm-opt %s --split-input-file --verify-diagnostics --comm-schedule=memory-limit-bytes=40960 | FileCheck %s
+// RUN: not comm-opt %s --split-input-file --comm-pipeline-loops=memory-limit-bytes=40960 2>&1 | FileCheck %s --check-prefix=LOOPS
 
 comm.group @ab #comm.ranks<[[0, 1], [2, 3]]>
 comm.group @ac #comm.ranks<[[0, 2], [1, 3]]>
@@ -42,6 +43,8 @@ comm.group @ac #comm.ranks<[[0, 2], [1, 3]]>
 
 // Tests that a program without messages keeps the freedom: the gather starts when the large tensor is there.
 // CHECK-LABEL: @without_messages
+// LOOPS: error: comm-pipeline-loops: the limit on memory is below the least peak that was found
+// LOOPS: func @without_messages
 func.func @without_messages(%x: tensor<1024xf32>) -> tensor<1024xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -201,6 +201,7 @@ struct CommPipelineLoopsPass : BudgetedPass<commsched::impl::CommPipelineLoopsBa
   using BudgetedPass::BudgetedPass;
 
   void runWithModel() final {
+    besideMessages = sendsOrReceives(getOperation());
     SmallVector<Operation *> functions;
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal() && function->getNumRegions() == 1 && function->getRegion(0).hasOneBlock())
@@ -214,9 +215,13 @@ struct CommPipelineLoopsPass : BudgetedPass<commsched::impl::CommPipelineLoopsBa
   }
 
 private:
+  /// LoadOptions::besideMessages of all blocks.
+  bool besideMessages = false;
+
   SolverOptions solverOptions() const {
     SolverOptions solver(collectiveOrder, bucketing, bucketCapBytes, effort);
     solver.schedule.memory = memory;
+    solver.load.besideMessages = besideMessages;
     return solver;
   }
 

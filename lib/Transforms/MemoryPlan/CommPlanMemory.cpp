@@ -92,6 +92,7 @@ struct CommPlanMemoryPass : BudgetedPass<commsched::impl::CommPlanMemoryBase<Com
   using BudgetedPass::BudgetedPass;
 
   void runWithModel() final {
+    besideMessages = sendsOrReceives(getOperation());
     SmallVector<Operation *> functions;
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal() && function->hasTrait<OpTrait::IsIsolatedFromAbove>())
@@ -104,9 +105,13 @@ struct CommPlanMemoryPass : BudgetedPass<commsched::impl::CommPlanMemoryBase<Com
   }
 
 private:
+  /// LoadOptions::besideMessages of all blocks.
+  bool besideMessages = false;
+
   SolverOptions solverOptions() const {
     SolverOptions solver(collectiveOrder, bucketing, bucketCapBytes, effort);
     solver.schedule.memory = memory;
+    solver.load.besideMessages = besideMessages;
     solver.schedule.objective = Objective::Robust;
     return solver;
   }

@@ -52,6 +52,7 @@ struct CommSplitStrandsPass : BudgetedPass<commsched::impl::CommSplitStrandsBase
   }
 
   void runWithModel() final {
+    besideMessages = sendsOrReceives(getOperation());
     SmallVector<Operation *> functions;
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal() && function->getNumRegions() == 1 && function->getRegion(0).hasOneBlock())
@@ -65,9 +66,13 @@ struct CommSplitStrandsPass : BudgetedPass<commsched::impl::CommSplitStrandsBase
 private:
   LoadOptions loadOptions() const { return solverOptions().load; }
 
+  /// LoadOptions::besideMessages of all blocks.
+  bool besideMessages = false;
+
   SolverOptions solverOptions() const {
     SolverOptions solver(collectiveOrder, bucketing, bucketCapBytes, effort);
     solver.schedule.memory = memory;
+    solver.load.besideMessages = besideMessages;
     return solver;
   }
 
