@@ -75,10 +75,7 @@ class BasicBlocks:
 
     def before_loop(self, out):
         """scf.while that works in front of its condition, too."""
-        if self.is_split:
-            return
-        number = self.uniform(out, 3)
-        inits, inside = self.carried()
+        number, inits, inside = self.counted(out)
         if not inits:
             return
         init, first = inits[0], inside[0]

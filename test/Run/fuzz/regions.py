@@ -249,14 +249,18 @@ class Regions:
         for name, init, inner, value in zip(names, inits, inside, values):
             self.joined(name, [init, inner, value])
 
-    def while_loop(self, out):
+    def counted(self, out):
+        """Of a scf.while: the number of iterations, and lists of at most one value that it carries, outside and inside."""
         if self.is_split:
-            return
+            return None, [], []
         number = self.uniform(out, 3)
         inits, inside = self.carried()
+        return number, inits[:1], inside[:1]
+
+    def while_loop(self, out):
+        number, inits, inside = self.counted(out)
         if not inits:
             return
-        inits, inside = inits[:1], inside[:1]
         block, values = self.loop_body(inits, inside, 4)
         n, k, type_ = self.name("h"), self.name("k"), inits[0].type
         init, body, after = inits[0].name, inside[0].name, values[0].name
