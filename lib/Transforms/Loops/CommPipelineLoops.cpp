@@ -245,7 +245,7 @@ private:
     while (std::optional<size_t> index = numbers.findNext()) {
       scf::ForOp loop = findLoops(function)[*index];
       CallSummaries summaries;
-      LoopBody body(loop, AccessOrder(function, summaries));
+      LoopBody body(loop, AccessOrder(function, summaries), besideMessages);
       std::optional<LoopStages> stages;
       for (MovedCollectives moved : {MovedCollectives::Both, MovedCollectives::Ahead, MovedCollectives::Behind})
         if (!stages && body.obstacle().empty())
@@ -340,7 +340,7 @@ private:
       return outcome;
     }
     CallSummaries summaries;
-    LoopBody body(loop, AccessOrder(function, summaries));
+    LoopBody body(loop, AccessOrder(function, summaries), besideMessages);
     outcome.obstacle = body.obstacle();
     for (MovedCollectives moved : {MovedCollectives::Both, MovedCollectives::Ahead, MovedCollectives::Behind}) {
       std::optional<LoopStages> stages = outcome.obstacle.empty() ? body.stages(moved) : std::nullopt;

@@ -111,6 +111,9 @@ FailureOr<scf::ForOp> commsched::pipelineLoop(scf::ForOp loop, const LoopStages 
     order.push_back(&op);
   }
   cloneFreeOperations(loop, stageOf, order);
+  // What is left of the oldest iteration comes first, so that beside messages the starts and waits of two iterations
+  // keep their order.
+  llvm::stable_sort(order, [&](Operation *a, Operation *b) { return stageOf.lookup(a) > stageOf.lookup(b); });
   scf::PipeliningOption options;
   options.getScheduleFn = [&](scf::ForOp, std::vector<std::pair<Operation *, unsigned>> &schedule) {
     for (Operation *op : order)

@@ -42,9 +42,9 @@ static void forEachRead(Operation *op, llvm::function_ref<void(Value)> visit) {
   visitUsedValuesDefinedAbove(op->getRegions(), [&](OpOperand *operand) { visit(operand->get()); });
 }
 
-LoopBody::LoopBody(scf::ForOp loop, const AccessOrder &order)
-    : loop(loop), nodes(*loop.getBody()), accesses(order.derive(*loop.getBody())) {
-  preds = computeDependences(nodes, StorageMap(*loop.getBody()), CollectiveOrder::Free);
+LoopBody::LoopBody(scf::ForOp loop, const AccessOrder &order, bool besideMessages)
+    : loop(loop), nodes(*loop.getBody()), accesses(order.derive(*loop.getBody())), besideMessages(besideMessages) {
+  preds = computeDependences(nodes, StorageMap(*loop.getBody()), CollectiveOrder::Free, besideMessages);
   succs.resize(nodes.size());
   for (NodeId node = 0; node < nodes.size(); ++node)
     for (NodeId before : preds[node])
@@ -208,6 +208,9 @@ SmallVector<Operation *> LoopBody::addGroups(ArrayRef<Group> groups, bool areEar
 }
 
 std::optional<LoopStages> LoopBody::stages(MovedCollectives moved) const {
+  // A collective that runs behind would begin behind the waits for those that run ahead.
+  if (besideMessages && moved == MovedCollectives::Both)
+    return std::nullopt;
   LoopStages result;
   llvm::BitVector early(nodes.size()), late(nodes.size());
   if (moved != MovedCollectives::Behind)

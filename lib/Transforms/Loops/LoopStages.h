@@ -42,9 +42,10 @@ struct LoopStages {
 /// What may move in one loop.
 class LoopBody {
 public:
-  /// Analyses the body of a loop in the function that `order` was derived from. O(operations + operands + edges), and
-  /// for each collective the operations that would move with it.
-  LoopBody(mlir::scf::ForOp loop, const AccessOrder &order);
+  /// Analyses the body of a loop in the function that `order` was derived from. `besideMessages`: the module sends or
+  /// receives (sendsOrReceives), so that no start may get behind a wait that it is in front of. O(operations + operands
+  /// + edges), and for each collective the operations that would move with it.
+  LoopBody(mlir::scf::ForOp loop, const AccessOrder &order, bool besideMessages);
 
   /// Why no collective of the loop moves; empty if some may.
   const std::string &obstacle() const { return whyNone; }
@@ -79,6 +80,7 @@ private:
   /// Indexed by node.
   std::vector<llvm::SmallVector<NodeId, 4>> succs;
   BlockAccesses accesses;
+  bool besideMessages;
   std::vector<Group> ahead, behind;
   std::string whyNone;
 };
