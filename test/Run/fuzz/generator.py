@@ -19,7 +19,7 @@ from .buffers import Buffers
 from .calls import Calls
 from .collectives import Collectives
 from .joins import JOINS_SHARE, Joins
-from .messages import Messages
+from .messages import FAR_MESSAGES_SHARE, Messages
 from .parts import PARTS_SHARE, Parts
 from .regions import Regions
 from .scope import Scope, Value
@@ -99,6 +99,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins, P
         self.joins = random.Random(f"joins {seed}").random() < JOINS_SHARE
         self.parts = random.Random(f"parts {seed}").random() < PARTS_SHARE
         self.has_blocks = random.Random(f"basic blocks {seed}").random() < BASIC_BLOCKS_SHARE
+        self.has_far_messages = random.Random(f"far messages {seed}").random() < FAR_MESSAGES_SHARE
         self.kept_bases = frozenset()
         for name, type_, written in signature.arguments[2:]:
             if not type_.memory or self.memory_share:
@@ -166,6 +167,7 @@ class Generator(Collectives, Values, Buffers, Regions, Calls, Messages, Joins, P
                                                                                         self.slice, self.cast, self.view,
                                                                                         self.to_value]
             kinds += [self.exchange, self.uneven] if not self.in_function else []
+            kinds += [self.far_message] * 4 if self.has_far_messages and not self.in_function else []
             kinds += [self.whole_insert] * 2 + [self.crossed] * 5 if self.joins else []
             kinds += [self.part] * 3 + [self.empty_start] * 4 if self.parts else []
             kinds += [self.two_branches] * 2 if self.parts and not self.in_function else []

@@ -8,8 +8,38 @@
 
 import numpy as np
 
+from .collectives import outcome
 from .shapes import FLOATS, Type, future_text, settle
 from .tree import Step, each
+
+FAR_MESSAGES_SHARE = 0.15  # of programs
+
+
+def ends(ranks, groups, talking, between, events):
+    """Whether all ranks come to the end of the events. A rank waits for a collective until all members of its subgroup have
+    started it, for a message until its sender has come to the send, and there until the receiver has come to the receive."""
+    at, peers = [0] * ranks, {a: b for pair in talking for a, b in (pair, pair[::-1])}
+    senders = {first for first, _ in talking}
+
+    def may_pass(rank):
+        event = events[at[rank]]
+        if event in ("receive", "send"):
+            takes_part = rank in peers and (rank in senders) == (event == "send")
+            other = "receive" if event == "send" else "send"
+            return not takes_part or at[peers[rank]] >= events.index(other)
+        if event[0] == "start":
+            return True
+        members = next(members for members in groups[between[event[1]]] if rank in members)
+        return all(at[member] > events.index(("start", event[1])) for member in members)
+
+    is_moving = True
+    while is_moving:
+        is_moving = False
+        for rank in range(ranks):
+            while at[rank] < len(events) and may_pass(rank):
+                at[rank] += 1
+                is_moving = True
+    return min(at) == len(events)
 
 
 class Messages:
@@ -55,6 +85,66 @@ class Messages:
                     given[a] = env[x][b].copy()
             env[n] = given
         out.append(Step(lines, action, [n], [x, last, selector]))
+
+    def far_message(self, out):
+        """A message that its receiver waits for early and its sender sends late. In between, the others and the sender start
+        collectives and wait for some of them, so that the receivers come late to all of these."""
+        rng = self.rng
+        pairs = [g for g, groups in self.groups.items() if len(groups[0]) == 2 and sum(map(len, groups)) == self.ranks]
+        value = self.pick_pure(lambda v: not v.type.dynamic and v.type.size)
+        covering = [g for g in self.allowed_groups if sum(map(len, self.groups[g])) == self.ranks]
+        if not pairs or not value or self.is_split or not self.rank_name or not covering:
+            return
+        group = rng.choice(pairs)
+        talking = rng.sample(self.groups[group], rng.randint(1, len(self.groups[group])))
+        between = [rng.choice(covering) for _ in range(rng.randint(1, 4))]
+        receives = self.mask(out, {second for _, second in talking})
+        sends = self.mask(out, {first for first, _ in talking})
+        message, sums = self.new_tensor(value.type), [self.new_tensor(value.type) for _ in between]
+        n, x, type_ = message.name, value.name, value.type
+        future = future_text([type_])
+        texts = {"receive": [f"{n} = scf.if {receives} -> ({type_}) {{",
+                             f"  {n}r = comm.recv on {group} peer 0{self.cost()} : () -> {future}",
+                             f"  {n}v = comm.wait {n}r : {future}", f"  scf.yield {n}v : {type_}", "} else {",
+                             f"  scf.yield {x} : {type_}", "}"],
+                 "send": [f"scf.if {sends} {{",
+                          f"  {n}s = comm.send {x} on {group} peer 1{self.cost()} : ({type_}) -> !comm.future<>",
+                          f"  comm.wait {n}s : !comm.future<>", "}"]}
+        for i, (other, result) in enumerate(zip(between, sums)):
+            texts["start", i] = [f"{n}f{i} = comm.all_reduce max {x} on {other}{self.cost()} : ({type_}) -> {future}"]
+            texts["wait", i] = [f"{result.name} = comm.wait {n}f{i} : {future}"]
+        lines = [line for event in self.far_events(talking, between) for line in texts[event]]
+
+        def action(state, env, active):
+            given = list(env[x])
+            for first, second in talking:
+                given[second] = env[x][first].copy()
+            env[n] = given
+            for other, result in zip(between, sums):
+                env[result.name] = [None] * state.ranks
+                for members in state.groups[other]:
+                    values = outcome("all_reduce", {"reduction": "max", "root": 0, "dim": 0},
+                                     [env[x][rank] for rank in members], type_.element)
+                    for rank, reduced in zip(members, values):
+                        env[result.name][rank] = np.array(reduced)
+        out.append(Step(lines, action, [n, *(result.name for result in sums)], [x, receives, sends]))
+
+    def far_events(self, talking, between):
+        """An order of the receive, the send, and starts and waits of collectives of these groups in which no rank waits for
+        ever: the first of some random ones, or else the one with all waits at the end."""
+        count = range(len(between))
+        for _ in range(30):
+            body = [("start", i) for i in count] + [("wait", i) for i in count]
+            self.rng.shuffle(body)
+            for i in count:
+                a, b = sorted((body.index(("start", i)), body.index(("wait", i))))
+                body[a], body[b] = ("start", i), ("wait", i)
+            receive = self.rng.randint(0, len(body) // 2)
+            events = body[:receive] + ["receive"] + body[receive:]
+            events.insert(self.rng.randint(receive + 1, len(events)), "send")
+            if ends(self.ranks, self.groups, talking, between, events):
+                return events
+        return [*(("start", i) for i in count), "receive", "send", *(("wait", i) for i in count)]
 
     def uneven(self, out):
         """An exchange in which each rank sends a number of rows of its own, zero among them, to each other one. The table of
