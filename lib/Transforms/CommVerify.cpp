@@ -15,7 +15,9 @@
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Analysis/TensorPlaces.h"
 #include "CommSched/Transforms/Passes.h"
+#include "FlightsAcrossBlocks.h"
 #include "MemoryChoices.h"
+#include "MemoryRanges.h"
 #include "PlaceCheck.h"
 #include "StreamCheck.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -84,124 +86,6 @@ struct InFlight {
   bool written = false;
 };
 
-/// Bytes of a memref within `base`, which is not a view.
-struct ByteRange {
-  Value base;
-  int64_t begin = 0, end = 0;
-};
-
-/// Bytes of a memref of static shape without gaps; none for others.
-std::optional<int64_t> getBytes(Value memref) {
-  auto type = dyn_cast<MemRefType>(memref.getType());
-  if (!type || !type.hasStaticShape() || !type.getLayout().isIdentity() || !type.getElementType().isIntOrFloat())
-    return std::nullopt;
-  int64_t bytes = llvm::PowerOf2Ceil(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
-  for (int64_t size : type.getShape())
-    if (llvm::MulOverflow(bytes, size, bytes))
-      return std::nullopt;
-  return bytes;
-}
-
-/// The value of which another one is a view: the source of a view, or the destination that a wait returns. Null if
-/// there is none.
-Value findSource(Value value) {
-  auto result = dyn_cast<OpResult>(value);
-  if (!result)
-    return {};
-  if (auto wait = dyn_cast<WaitOp>(result.getOwner())) {
-    auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>();
-    bool known = start && result.getResultNumber() < start.getCollectiveDests().size();
-    return known ? start.getCollectiveDests()[result.getResultNumber()] : Value();
-  }
-  return getAliasedValue(result);
-}
-
-/// The value of which another one is a view of a view; itself if it is none.
-Value findRoot(Value value) {
-  for (Value source = findSource(value); source; source = findSource(value))
-    value = source;
-  return value;
-}
-
-/// The bytes from the first to the last element of a part, counted from the beginning of the memref whose part it is.
-/// The base is null. Without bytes if they are not constants.
-ByteRange findPart(MemRefType type) {
-  llvm::SmallVector<int64_t> strides;
-  int64_t offset, last = 0, begin, end;
-  if (!type.hasStaticShape() || !type.getElementType().isIntOrFloat() || type.getNumElements() == 0 ||
-      failed(type.getStridesAndOffset(strides, offset)) || ShapedType::isDynamic(offset) ||
-      llvm::any_of(strides, [](int64_t stride) { return ShapedType::isDynamic(stride) || stride < 0; }))
-    return {};
-  int64_t element = llvm::PowerOf2Ceil(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
-  for (auto [size, stride] : llvm::zip_equal(type.getShape(), strides))
-    if (int64_t way; llvm::MulOverflow(size - 1, stride, way) || llvm::AddOverflow(last, way, last))
-      return {};
-  if (llvm::MulOverflow(offset, element, begin) || llvm::AddOverflow(offset, last, end) ||
-      llvm::AddOverflow(end, int64_t(1), end) || llvm::MulOverflow(end, element, end))
-    return {};
-  return {Value(), begin, end};
-}
-
-/// The bytes of a memref of constant sizes, or of a `memref.view` or `memref.subview` of one; none if an offset or a
-/// size is not a constant. A buffer plan makes views of one arena, and strands make parts of one buffer.
-std::optional<ByteRange> findRange(Value memref) {
-  // The offset of a part's type counts from where its outermost source begins, if that has none.
-  ByteRange part;
-  for (Value source = findSource(memref); source && !memref.getDefiningOp<memref::ViewOp>();
-       source = findSource(memref)) {
-    if (memref.getDefiningOp<memref::SubViewOp>() && part.end == 0)
-      part = findPart(cast<MemRefType>(memref.getType()));
-    // Other views count with all bytes of their source.
-    else if (!memref.getDefiningOp<memref::SubViewOp>() && !memref.getDefiningOp<WaitOp>())
-      part = {};
-    memref = source;
-  }
-  std::optional<int64_t> bytes = getBytes(memref);
-  int64_t begin = 0, end;
-  if (auto type = dyn_cast<MemRefType>(memref.getType()); part.end > 0 && type && type.getLayout().isIdentity()) {
-    begin = part.begin;
-    bytes = part.end - part.begin;
-  }
-  for (auto view = memref.getDefiningOp<memref::ViewOp>(); view; view = memref.getDefiningOp<memref::ViewOp>()) {
-    std::optional<int64_t> shift = getConstantIntValue(view.getByteShift());
-    if (!shift || llvm::AddOverflow(begin, *shift, begin))
-      return std::nullopt;
-    memref = view.getSource();
-  }
-  if (!bytes || llvm::AddOverflow(begin, *bytes, end) || findSource(memref))
-    return std::nullopt;
-  return ByteRange{memref, begin, end};
-}
-
-/// The results of comm.fsdp.split_with_sizes that a value is a view of, indexed by operation.
-llvm::DenseMap<Operation *, unsigned> findPieces(Value value) {
-  llvm::DenseMap<Operation *, unsigned> pieces;
-  for (; value; value = findSource(value))
-    if (auto split = value.getDefiningOp<FsdpSplitWithSizesOp>())
-      pieces[split] = cast<OpResult>(value).getResultNumber();
-  return pieces;
-}
-
-/// Returns true if two values certainly have no byte in common. False means that they may overlap.
-bool areApart(Value a, Value b) {
-  if (a == b)
-    return false;
-  if (llvm::DenseMap<Operation *, unsigned> pieces = findPieces(a); !pieces.empty())
-    for (auto [split, piece] : findPieces(b))
-      if (auto other = pieces.find(split); other != pieces.end() && other->second != piece)
-        return true;
-  if (!isa<MemRefType>(a.getType()) || !isa<MemRefType>(b.getType()))
-    return false;
-  Value rootOfA = findRoot(a), rootOfB = findRoot(b);
-  auto isAllocation = [](Value root) {
-    return isa_and_present<memref::AllocOp, memref::AllocaOp>(root.getDefiningOp());
-  };
-  if (rootOfA != rootOfB && isAllocation(rootOfA) && isAllocation(rootOfB))
-    return true;
-  std::optional<ByteRange> left = findRange(a), right = findRange(b);
-  return left && right && left->base == right->base && (left->end <= right->begin || right->end <= left->begin);
-}
-
 /// Visits one block and checks every access to storage in flight.
 class FlightChecker {
 public:
@@ -212,6 +96,7 @@ public:
     findCertainCompletions();
     LogicalResult result = success();
     for (Operation &op : block) {
+      findGiven(op);
       if (failed(visit(op)))
         result = failure();
       for (Operation *start : completeAfter.lookup(&op))
@@ -233,6 +118,16 @@ private:
     for (auto start : block.getOps<CollectiveOpInterface>())
       for (Operation *op : findCertainWaits(start.getCollectiveFuture(), block))
         completeAfter[op].push_back(start);
+  }
+
+  /// Finds the collectives whose futures an operation with regions is given. What they have in flight inside depends on
+  /// the path to there (FlightsAcrossBlocks.h).
+  void findGiven(Operation &op) {
+    given.clear();
+    if (isa<RegionBranchOpInterface>(op))
+      for (Value operand : op.getOperands())
+        if (Operation *start = operand.getDefiningOp(); start && flights.contains(start))
+          given.insert(start);
   }
 
   /// Checks an operation and its nested operations. A collective that is complete inside a region counts as in flight
@@ -365,24 +260,6 @@ private:
     return success();
   }
 
-  /// Returns whether an operation reads, and whether it writes, the storage of an operand.
-  static std::pair<bool, bool> getAccess(OpOperand &operand) {
-    if (!isa<BaseMemRefType>(operand.get().getType()))
-      return {true, mutatesOperand(operand)};
-    auto effects = dyn_cast<MemoryEffectOpInterface>(operand.getOwner());
-    if (!effects)
-      // Operations in regions are visited separately. Operations with unknown effects are not reported.
-      return {false, false};
-    llvm::SmallVector<MemoryEffects::EffectInstance, 4> found;
-    effects.getEffectsOnValue(operand.get(), found);
-    bool reads = false, writes = false;
-    for (const MemoryEffects::EffectInstance &effect : found) {
-      reads |= isa<MemoryEffects::Read>(effect.getEffect());
-      writes |= isa<MemoryEffects::Write, MemoryEffects::Free>(effect.getEffect());
-    }
-    return {reads, writes};
-  }
-
   /// Returns true if a value may overlap what an entry of storage class `id` has in flight.
   bool mayBeInUse(Value value, InFlight entry, StorageId id) {
     // What a branch or a loop makes of a tensor may be a copy of it; StorageMap knows which.
@@ -436,6 +313,8 @@ private:
       if (it == inFlight.end())
         continue;
       for (InFlight entry : it->second) {
+        if (!tensor && operand.getOwner()->getBlock() != &block && given.contains(entry.start))
+          continue;
         // In an in-place collective, the slice that is sent is part of the destination.
         bool readsDest = reads && entry.written && !tensor;
         if ((!writes && !readsDest) || !mayBeInUse(operand.get(), entry, id))
@@ -461,6 +340,7 @@ private:
   MemoryChoices choices;
   llvm::DenseMap<StorageId, llvm::SmallVector<InFlight, 1>> inFlight;
   llvm::DenseMap<Operation *, std::vector<StorageId>> flights;
+  llvm::SmallPtrSet<Operation *, 2> given;
   /// Indexed by operation of the block: the starts that are complete after it.
   llvm::DenseMap<Operation *, llvm::SmallVector<Operation *, 1>> completeAfter;
 };
@@ -556,6 +436,7 @@ struct CommVerifyPass : public commsched::impl::CommVerifyBase<CommVerifyPass> {
           failedAny |= failed(FlightChecker(*block, places).run());
         failedAny |= failed(checkStreams(*block));
       });
+      failedAny = failedAny || failed(checkFlightsAcrossBlocks(function));
       failedAny |= failed(DivergenceChecker().run(function));
     });
     stampSignature(getOperation());

@@ -108,10 +108,26 @@ func.func @carried_future(%x: memref<4xf32>, %y: memref<4xf32>, %out: memref<4xf
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
-  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
   %f = comm.all_reduce sum %x into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
   %a:2 = scf.for %i = %c0 to %c2 step %c1 iter_args(%g = %f, %p = %y) -> (!comm.future<memref<4xf32>>, memref<4xf32>) {
     // expected-error @+1 {{writes operand #0, which is in flight}}
+    comm.compute "update"(%p, %p) mutates [0] : (memref<4xf32>, memref<4xf32>) -> ()
+    %w = comm.wait %g : !comm.future<memref<4xf32>>
+    // expected-note @+1 {{the collective is started here, in another block or iteration, and has no certain wait in between}}
+    %h = comm.all_reduce sum %p into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+    scf.yield %h, %p : !comm.future<memref<4xf32>>, memref<4xf32>
+  }
+  %v = comm.wait %a#0 : !comm.future<memref<4xf32>>
+  return
+}
+
+// Tests that the first iteration has waited for what was in flight in front of the loop.
+func.func @carried_with_another(%x: memref<4xf32>, %y: memref<4xf32>, %out: memref<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %f = comm.all_reduce sum %x into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  %a:2 = scf.for %i = %c0 to %c2 step %c1 iter_args(%g = %f, %p = %y) -> (!comm.future<memref<4xf32>>, memref<4xf32>) {
     comm.compute "update"(%p, %p) mutates [0] : (memref<4xf32>, memref<4xf32>) -> ()
     %w = comm.wait %g : !comm.future<memref<4xf32>>
     %h = comm.all_reduce sum %p into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>

@@ -461,7 +461,8 @@ def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {
     The pass emits one located error for each of these:
     - a future without a wait that does not leave the function;
     - a collective whose waits are all in unreachable code;
-    - a write of a buffer in flight, or a read of a destination in flight, before a wait that is certain to run;
+    - a write of a buffer in flight, or a read of a destination in flight, before a wait that is certain to run; also in the
+      next iteration of a loop, behind a branch, and in other basic blocks, by whatever name the buffer has there;
     - a dependence between operations on different streams that no event and no wait covers;
     - an operation without memory effects that makes or reads a tensor whose storage the program writes and reads again
       (docs/contributing/Rationale.md, "Values and places");
