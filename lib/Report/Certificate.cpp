@@ -49,7 +49,6 @@ public:
   }
 
   void write(StringRef block) {
-    std::optional<LoopMatch> match;
     if (options.loop && (options.loop->bucketing || !options.bucketing))
       match = matchLoop(*options.loop, problem, answer.claims->makespan);
     json::OStream json(os);
@@ -69,14 +68,14 @@ public:
       writeCollectives(json);
       writeAccesses(json);
       if (match)
-        json.attributeObject("loop", [&] { writeLoop(json, options.loop->proof, *match); });
+        json.attributeObject("loop", [&] { writeLoop(json, *match); });
       writeCountedLoops(json);
     });
     os << "\n";
   }
 
   CertifiedClaims claims() const {
-    return {witness.makespan, regret ? std::optional(regret->regretPpm) : std::nullopt};
+    return {witness.makespan, regret ? std::optional(regret->regretPpm) : std::nullopt, match.has_value()};
   }
 
   void writeProblem(json::OStream &json) const {
@@ -545,6 +544,7 @@ private:
   const CertificateOptions &options;
   const BoundWitness witness;
   const std::optional<RegretProof> regret;
+  std::optional<LoopMatch> match;
   const std::vector<AnswerEvent> events;
   /// The different demands, and their numbers, which begin at 1.
   std::vector<Demand> demands;

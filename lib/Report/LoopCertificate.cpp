@@ -49,18 +49,56 @@ BitVector mergeableNodes(const Problem &body) {
   return result;
 }
 
+/// The groups that share a lane, sorted. Its name has them in the order of the block.
+SmallVector<StringRef> groupsOf(StringRef laneName) {
+  SmallVector<StringRef> groups;
+  laneName.split(groups, ", ");
+  sort(groups);
+  return groups;
+}
+
+/// Numbers the lanes of a proof as those of a block, whose operations may come in another order. Returns false if the
+/// block has other lanes.
+bool renumberLanes(IntervalProof &proof, const Problem &block) {
+  Problem &work = proof.work;
+  std::vector<LaneId> numberOf;
+  for (const std::string &name : work.laneNames) {
+    auto same = find_if(block.laneNames, [&](StringRef other) { return groupsOf(other) == groupsOf(name); });
+    if (same == block.laneNames.end() || is_contained(numberOf, same - block.laneNames.begin()))
+      return false;
+    numberOf.push_back(same - block.laneNames.begin());
+  }
+  if (numberOf.size() != block.laneNames.size())
+    return false;
+  auto renumber = [&](LaneId &lane) { lane = lane == kNone ? kNone : numberOf[lane]; };
+  for (RegionWork &region : work.regions) {
+    for_each(region.lanes, renumber);
+    sort(region.lanes);
+  }
+  for (Node &node : work.nodes)
+    if (node.region != kNone && !work.regions[node.region].lanes.empty())
+      node.lane = work.regions[node.region].lanes.front();
+    else
+      renumber(node.lane);
+  for (MergeKey &key : work.mergeKeys)
+    renumber(key.lane);
+  renumber(proof.load.lane);
+  work.laneNames = block.laneNames;
+  return true;
+}
+
 } // namespace
 
 std::optional<LoopMatch> commsched::matchLoop(const CertifiedLoop &loop, const Problem &block, Ns makespan) {
-  const Problem &body = loop.proof.work;
-  if (body.laneNames != block.laneNames)
+  LoopMatch match{loop.proof, {}};
+  if (!renumberLanes(match.proof, block))
     return std::nullopt;
+  const Problem &body = match.proof.work;
   std::map<NodeWork, int64_t> unmatched;
   for (NodeId id = 0; id < block.size(); ++id)
     if (!doesNothing(block.nodes[id]))
       ++unmatched[workOf(block, id)];
   BitVector mergeable = mergeableNodes(body);
-  LoopMatch match;
   for (NodeId id = 0; id < body.size(); ++id) {
     if (doesNothing(body.nodes[id]))
       continue;
@@ -74,7 +112,7 @@ std::optional<LoopMatch> commsched::matchLoop(const CertifiedLoop &loop, const P
     match.merged.push_back(id);
   }
   bool hasMore = any_of(unmatched, [](const auto &entry) { return entry.second > 0; });
-  if (match.merged.empty() ? hasMore : loop.proof.bound() > makespan)
+  if (match.merged.empty() ? hasMore : match.proof.bound() > makespan)
     return std::nullopt;
   return match;
 }
@@ -91,7 +129,8 @@ static void writeEdges(json::OStream &json, StringRef name, ArrayRef<LoopEdge> e
   });
 }
 
-void commsched::writeLoop(json::OStream &json, const IntervalProof &proof, const LoopMatch &match) {
+void commsched::writeLoop(json::OStream &json, const LoopMatch &match) {
+  const IntervalProof &proof = match.proof;
   json.attributeObject("problem", [&] { writeCertifiedProblem(json, proof.work, proof.load); });
   writeEdges(json, "edges", proof.edges);
   if (proof.load.lane != kNone)

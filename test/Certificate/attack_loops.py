@@ -53,6 +53,8 @@ FAULTS = (
 )
 # More iterations than any dependence of a made body leads.
 FAR = 7
+# The random program whose loop does other work as a pipeline, so that its certificate has no bound on an iteration.
+OTHER_WORK = 67
 # A loop over layers of two parameters each, whose gathers are merged with the casts in front of them.
 MERGED = """
 comm.group @dp #comm.iota<[1, 64]>
@@ -416,10 +418,11 @@ def attack_made(seed, bodies, mutations, told):
 
 
 def written_certificates(comm_opt, programs):
-    """The lines of certificates that comm-opt writes, each with the name of the program."""
+    """The lines of certificates that comm-opt writes, each with the name of the program. Every loop has a bound, but
+    that of one program, and comm-opt says which one has none."""
     sources = {"layer_loop": ((ROOT / "docs" / "examples" / "layer_loop.mlir").read_text(), "memory-budget-ratio=1")}
     sources["merged"] = MERGED, "memory-budget-ratio=9"
-    for seed in range(programs):
+    for seed in [*range(programs), OTHER_WORK]:
         bucketing = "" if seed % 2 else " bucketing=false"
         sources[f"loops {seed}"] = (LoopProgram(seed, 2).module(), f"memory-budget-ratio=9 effort=200{bucketing}")
     with tempfile.TemporaryDirectory() as name:
@@ -427,7 +430,12 @@ def written_certificates(comm_opt, programs):
         for source, (text, options) in sources.items():
             program.write_text(text)
             flags = [f"--reorder-comm-overlap=loops=pipeline {options}", f"--comm-certificate={certificate}"]
-            subprocess.run([comm_opt, program, *flags, "-o", os.devnull], check=True, capture_output=True)
+            flags.append("--remarks-filter=comm-schedule")
+            command = [comm_opt, program, *flags, "-o", os.devnull]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            lacks = "no bound on an iteration in the certificate: the body does other work" in done.stderr
+            if lacks != (source == f"loops {OTHER_WORK}"):
+                raise SystemExit(f"{source}: {'no' if lacks else 'a'} bound on an iteration in the certificate")
             yield source, certificate.read_text().splitlines()
 
 

@@ -62,6 +62,8 @@ struct CertifiedClaims {
   Ns bound = 0;
   /// The regret over CertificateOptions::scales, in millionths; none if it was not asked for or has no proof.
   std::optional<int64_t> regretPpm = std::nullopt;
+  /// Whether it states the interval of CertificateOptions::loop.
+  bool statesLoop = false;
 };
 
 /// Writes the certificate of one block as JSON lines: the problem, the answer, the claims and the witness of the bound.

@@ -111,6 +111,15 @@ void sayOutcome(const BlockWork &work, const StartOutcome &outcome, BlockVoice &
   });
 }
 
+/// Says that the certificate of a loop's body has no bound on the loop's interval.
+void sayUncertified(Block &body, BlockVoice &voice) {
+  voice.say([loc = body.getParentOp()->getLoc(), kind = body.getParentOp()->getName().getStringRef()] {
+    auto remark = remark::missed(loc, remark::RemarkOpts::name("certificate").category("comm-schedule"));
+    StringRef reason = "the body does other work than when its bound was found";
+    describeRemark(remark, kind, reason, "no bound on an iteration in the certificate: " + reason.str());
+  });
+}
+
 /// Watches the search of one block for the journal: counts its trials, and logs them if a log is written.
 class SearchWatch {
 public:
@@ -342,6 +351,8 @@ private:
       CertifiedClaims claims = writeCertificate(name, problem, work.schedule, options, os);
       record.certifiedBound = claims.bound;
       record.certifiedRegretPpm = claims.regretPpm;
+      if (options.loop && !claims.statesLoop)
+        sayUncertified(block, voice);
     }
     voice.write(std::move(record));
   }
