@@ -81,6 +81,23 @@ Variables with(Variables variables, const Variables &more) {
 /// Tests that a process that no launcher started is none's, and that this is not an error.
 TEST(Launcher, None) { expectLaunch({{"PATH", "/bin"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}}, "", -1, 0, -1); }
 
+int32_t localRanksOf(const Variables &variables) {
+  Launch launch;
+  EXPECT_EQ(readLaunch(environmentOf(variables), launch), "");
+  return launch.localRanks;
+}
+
+/// Tests the number of processes of this machine, which some launchers say.
+TEST(Launcher, LocalRanks) {
+  EXPECT_EQ(localRanksOf(ofTorchrun), 2);
+  EXPECT_EQ(localRanksOf(ofOpenMpi), 2);
+  EXPECT_EQ(localRanksOf({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}}), 2);
+  EXPECT_EQ(localRanksOf({{"PMI_RANK", "9"}, {"PMI_SIZE", "12"}, {"PMI_LOCAL_SIZE", "3"}}), 3);
+  EXPECT_EQ(localRanksOf(ofSlurm), 0);
+  EXPECT_EQ(launchError(with(ofOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "5"}})),
+            "OMPI_COMM_WORLD_LOCAL_SIZE is '5', expected a number from 1 to 4");
+}
+
 /// Tests the variables of each launcher.
 TEST(Launcher, EachLauncher) {
   expectLaunch({{"COMMRT_RANK", "0"}, {"COMMRT_SIZE", "1"}}, "COMMRT_RANK", 0, 1, -1);

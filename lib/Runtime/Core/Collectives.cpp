@@ -367,7 +367,8 @@ int32_t Start::run(commrt_token **tokenOut) {
     *tokenOut = token;
   }
   work->token = token;
-  work->beginNs = contextNs(context);
+  if (context->job->trace)
+    work->beginNs = contextNs(context);
   base.issue_ns = context->virtualNs;
   if (tracesDevice(context))
     traceStart(context, *work);
@@ -376,6 +377,7 @@ int32_t Start::run(commrt_token **tokenOut) {
   {
     Lock lock(context->mutex);
     ++token->pending;
+    token->bytes += base.count * commrt_dtype_size(base.dtype) * members();
     ++context->inFlight;
     token->outputs.push_back(output);
     if (context->job->device)

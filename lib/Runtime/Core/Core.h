@@ -118,6 +118,7 @@ struct commrt_job {
   int32_t ranks = 1, localRank = -1;
   int64_t timeoutNs = 0;
   bool trace = false, poison = false;
+  bool hasOwnCores = false; ///< whether this machine has a core for each thread of its ranks, so that waits may spin
   commsched::runtime::Fault fault;
   commsched::runtime::Clock::time_point began;
   commsched::runtime::Mutex mutex;
@@ -137,6 +138,7 @@ struct commrt_token {
   int64_t references = 1; ///< number of user references; guarded by the context's mutex
   int64_t number = 0;     ///< key in commrt_context::owned
   int64_t pending = 0;    ///< number of works in flight; guarded by the context's mutex
+  int64_t bytes = 0;      ///< of its works' blocks, on all members together
   int32_t status = COMMRT_OK;
   int64_t virtualEndNs = 0;
   std::vector<void *> outputs; ///< the outputs of its starts, in order
@@ -207,6 +209,7 @@ struct commrt_context {
   // Any thread may read these at any time. They are set once, with the mutex locked.
   std::atomic<int32_t> status{COMMRT_OK};
   std::atomic<int64_t> started{0}; ///< number of starts so far, for fault injection
+  std::atomic<int64_t> changes{0}; ///< number of ends of works and of errors, for waits that spin
 
   // Shared with the backend's threads and with callers of functions for any thread.
   std::string message COMMRT_GUARDED_BY(mutex);
@@ -264,6 +267,7 @@ struct commrt_context {
   commrt_token *coalescing = nullptr;
   int64_t virtualNs = 0;
   commsched::runtime::Clock::time_point crowdedUntil; ///< until then waits sleep, because other processes want the core
+  int32_t failedSpins = 0, spinsToSkip = 0; ///< of waits, by which they learn whether to spin
   bool emulatesCosts = false;
   std::unordered_set<commrt_graph *> graphs;
   bool isCapturing = false;

@@ -13,10 +13,12 @@
 
 #include "BackendLoader.h"
 #include "Core.h"
+#include "Launcher.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
+#include <thread>
 
 using namespace commsched::runtime;
 
@@ -90,6 +92,16 @@ static int32_t openBackend(commrt_job &job, const commrt_options &options, const
   return status;
 }
 
+/// Whether this machine has a core for each thread of the job's ranks. All of its cores count, since a launcher may
+/// bind each rank to one of them.
+static bool hasOwnCores(const commrt_job &job, const commrt_options &options) {
+  Launch launch;
+  int64_t ranks = job.ranks;
+  if (isPerProcess(&job) && readLaunch(processEnvironment(), launch).empty() && launch.localRanks > 0)
+    ranks = launch.localRanks;
+  return ranks * (options.progress_thread ? 2 : 1) <= std::thread::hardware_concurrency();
+}
+
 int32_t commrt_job_create(const commrt_options *given, commrt_job **job, char *message, size_t size) {
   auto refuse = [&](int32_t status, const std::string &text) {
     copyText(text, message, size);
@@ -121,6 +133,7 @@ int32_t commrt_job_create(const commrt_options *given, commrt_job **job, char *m
   }
   if (status != COMMRT_OK)
     return refuse(status, errors);
+  result->hasOwnCores = hasOwnCores(*result, options);
   {
     Lock lock(result->mutex);
     result->attached.resize(result->ranks);

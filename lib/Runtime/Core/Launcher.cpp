@@ -43,7 +43,7 @@ namespace {
 struct Names {
   const char *launcher;
   const char *rank;
-  std::initializer_list<const char *> size, localRank;
+  std::initializer_list<const char *> size, localRank, localSize;
   /// The launcher counts only if one of these is set, too; none: always.
   std::initializer_list<const char *> needs;
 };
@@ -51,17 +51,23 @@ struct Names {
 
 /// In the order in which they are asked.
 static const Names kLaunchers[] = {
-    {"COMMRT_RANK", "COMMRT_RANK", {"COMMRT_SIZE"}, {"COMMRT_LOCAL_RANK"}, {}},
-    {"torchrun", "RANK", {"WORLD_SIZE"}, {"LOCAL_RANK"}, {}},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"}, {}},
+    {"COMMRT_RANK", "COMMRT_RANK", {"COMMRT_SIZE"}, {"COMMRT_LOCAL_RANK"}, {}, {}},
+    {"torchrun", "RANK", {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}, {}},
+    {"Open MPI",
+     "OMPI_COMM_WORLD_RANK",
+     {"OMPI_COMM_WORLD_SIZE"},
+     {"OMPI_COMM_WORLD_LOCAL_RANK"},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"},
+     {}},
     // PMIx has no variable for the size; srun --mpi=pmix says it by Slurm's.
-    {"PMIx", "PMIX_RANK", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {"SLURM_LOCALID"}, {}},
-    {"PMI", "PMI_RANK", {"PMI_SIZE"}, {"MPI_LOCALRANKID", "PMI_LOCAL_RANK"}, {}},
+    {"PMIx", "PMIX_RANK", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {"SLURM_LOCALID"}, {}, {}},
+    {"PMI", "PMI_RANK", {"PMI_SIZE"}, {"MPI_LOCALRANKID", "PMI_LOCAL_RANK"}, {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}, {}},
     // A batch script has SLURM_PROCID and SLURM_NTASKS, too, but is one process: only a step has a number.
     {"Slurm",
      "SLURM_PROCID",
      {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
      {"SLURM_LOCALID"},
+     {},
      {"SLURM_STEP_ID", "SLURM_STEPID"}},
 };
 
@@ -90,7 +96,7 @@ static std::string readOne(const Environment &environment, const Names &names, L
   if (!sizeName)
     return std::string(names.rank) + " is set, but " + *names.size.begin() +
            " is not; set COMMRT_RANK and COMMRT_SIZE if the launcher does not say the number of ranks";
-  int64_t ranks = 0, rank = 0, localRank = -1;
+  int64_t ranks = 0, rank = 0, localRank = -1, localRanks = 0;
   if (std::string error = readNumber(environment, sizeName, 1, kMostRanks, ranks); !error.empty())
     return error;
   if (std::string error = readNumber(environment, names.rank, 0, kMostRanks - 1, rank); !error.empty())
@@ -105,7 +111,11 @@ static std::string readOne(const Environment &environment, const Names &names, L
       return std::string(localName) + " is " + std::to_string(localRank) + ", but " + sizeName + " is " +
              std::to_string(ranks);
   }
-  launch = {names.launcher, static_cast<int32_t>(rank), static_cast<int32_t>(ranks), static_cast<int32_t>(localRank)};
+  if (const char *localSize = findSet(environment, names.localSize))
+    if (std::string error = readNumber(environment, localSize, 1, ranks, localRanks); !error.empty())
+      return error;
+  launch = {names.launcher, static_cast<int32_t>(rank), static_cast<int32_t>(ranks), static_cast<int32_t>(localRank),
+            static_cast<int32_t>(localRanks)};
   return "";
 }
 

@@ -33,6 +33,7 @@ struct Launch {
   int32_t rank = -1;
   int32_t ranks = 0;
   int32_t localRank = -1; ///< among the processes of this machine; -1: the launcher does not say
+  int32_t localRanks = 0; ///< number of processes of this machine; 0: the launcher does not say
 };
 
 /// Reads rank, number of ranks and local rank. Returns an empty text, or one line that says which variable has which

@@ -40,6 +40,7 @@ static bool latch(commrt_context *context, int32_t status, int32_t rank, const s
   context->message = message;
   context->errorRank = rank;
   context->status = status;
+  ++context->changes;
   context->changed.notify_all();
   return true;
 }
@@ -176,6 +177,7 @@ static void endWork(commrt_work *base, int32_t status, int64_t virtualEndNs, boo
   work->token->context->mutex.isHeld();
   completePart(work->token, status, virtualEndNs);
   --context->inFlight;
+  ++context->changes;
   context->changed.notify_all();
   if (!isFree || context->job->device) [[maybe_unused]]
     Work *left = work.release(); // with what it staged; on devices the token has it
@@ -243,12 +245,28 @@ bool commsched::runtime::isComplete(commrt_token *token) {
   return token->pending == 0;
 }
 
-/// Polls a backend until done() or the deadline. Yields at first, then sleeps. A long yield says that others want the
-/// core: it lasts for all of their time slices, while who wakes from a sleep runs at once. From then on the context
-/// sleeps for a while instead.
-template <typename Done> static bool poll(commrt_context *context, Clock::time_point deadline, Done done) {
+/// How long a wait asks again and again before its thread gives the core away. Longer than falling asleep and waking up
+/// take on a busy machine (70 us and more). With less, a rank that sleeps once lets the next one fall asleep while it
+/// wakes up, and from then on every small collective takes as long as a sleep.
+static constexpr std::chrono::microseconds spinTime(200);
+/// A lower bound of the bandwidth of a memory, bytes per nanosecond: a wait for large data spins for as long as they
+/// take, since a backend that moves data in pieces stands still while the thread sleeps.
+static constexpr int64_t spinBytesPerNs = 1;
+
+/// Until when a wait that begins now for that many bytes spins.
+static Clock::time_point spinUntil(commrt_context *context, int64_t bytes, Clock::time_point now) {
+  std::chrono::nanoseconds transfer(bytes / spinBytesPerNs);
+  return context->job->hasOwnCores ? now + spinTime + transfer : now;
+}
+
+/// Polls a backend until done() or the deadline, and sleeps between two polls at last. Before that it spins if each
+/// rank has a core of its own, and yields otherwise. A long yield says that others want the core: it lasts for all of
+/// their time slices, while who wakes from a sleep runs at once. From then on the context sleeps for a while instead.
+template <typename Done>
+static bool poll(commrt_context *context, int64_t bytes, std::chrono::nanoseconds timeout, Done done) {
   constexpr int mostYields = 100;
   constexpr std::chrono::microseconds longYield(200), crowdedTime(200'000), pause(20);
+  Clock::time_point began, spins;
   for (int round = 0;; ++round) {
     context->job->backend->progress(context->peer);
     {
@@ -257,8 +275,14 @@ template <typename Done> static bool poll(commrt_context *context, Clock::time_p
         return true;
     }
     Clock::time_point now = Clock::now();
-    if (now >= deadline)
+    if (round == 0) {
+      began = now;
+      spins = spinUntil(context, bytes, now);
+    }
+    if (now - began >= timeout)
       return false;
+    if (now < spins)
+      continue;
     if (round >= mostYields || now < context->crowdedUntil) {
       std::this_thread::sleep_for(pause);
       continue;
@@ -269,10 +293,46 @@ template <typename Done> static bool poll(commrt_context *context, Clock::time_p
   }
 }
 
-template <typename Done> static bool waitUntil(commrt_context *context, Clock::time_point deadline, Done done) {
+/// Lets the other thread of the same core run meanwhile.
+static void pauseCore() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Spins until something has changed in the context, or the time is over.
+static void spinForChange(commrt_context *context, int64_t seen, Clock::time_point end) {
+  constexpr int roundsPerLook = 64; // between two looks at the clock
+  while (context->changes == seen && Clock::now() < end)
+    for (int round = 0; round < roundsPerLook && context->changes == seen; ++round)
+      pauseCore();
+}
+
+template <typename Done>
+static bool waitFor(commrt_context *context, int64_t bytes, std::chrono::nanoseconds timeout, Done done) {
   if (context->job->backend->flags & COMMRT_BACKEND_POLLED)
-    return poll(context, deadline, done);
+    return poll(context, bytes, timeout, done);
   std::unique_lock<std::mutex> lock(context->mutex);
+  if (done())
+    return true;
+  Clock::time_point now = Clock::now(), deadline = now + timeout;
+  if (context->spinsToSkip > 0) {
+    --context->spinsToSkip;
+    return context->changed.wait_until(lock, deadline, done);
+  }
+  Clock::time_point spins = std::min(spinUntil(context, 0, now), deadline);
+  while (!done() && Clock::now() < spins) {
+    int64_t seen = context->changes;
+    lock.unlock();
+    spinForChange(context, seen, spins);
+    lock.lock();
+  }
+  // The system may have put two ranks on one core. The fewer spins succeed, the fewer there are.
+  constexpr int32_t mostSkipped = 63;
+  context->failedSpins = done() ? 0 : std::min(2 * context->failedSpins + 1, mostSkipped);
+  context->spinsToSkip = context->failedSpins;
   return context->changed.wait_until(lock, deadline, done);
 }
 
@@ -280,10 +340,11 @@ template <typename Done> static bool waitUntil(commrt_context *context, Clock::t
 /// for one that does not.
 static constexpr auto drainTime = std::chrono::seconds(30);
 
-/// Waits for done(); a timeout becomes the job's error, with the backend's report.
-template <typename Done> static int32_t waitOrFail(commrt_context *context, int64_t timeoutNs, Done done) {
+/// Waits for done(), which needs that many bytes to move; a timeout becomes the job's error, with the backend's report.
+template <typename Done>
+static int32_t waitOrFail(commrt_context *context, int64_t bytes, int64_t timeoutNs, Done done) {
   timeoutNs = timeoutNs < 0 ? context->job->timeoutNs : std::min(timeoutNs, longestNs);
-  if (!waitUntil(context, Clock::now() + std::chrono::nanoseconds(timeoutNs), done)) {
+  if (!waitFor(context, bytes, std::chrono::nanoseconds(timeoutNs), done)) {
     char report[2048] = "";
     context->job->backend->describe(context->peer, report, sizeof(report));
     std::string text = "waited " + std::to_string(timeoutNs / 1'000'000) + " ms; ";
@@ -294,18 +355,19 @@ template <typename Done> static int32_t waitOrFail(commrt_context *context, int6
         text += "; held back by an injected fault: " + describeWork(work->base);
     }
     fail(context, COMMRT_ERR_TIMEOUT, text);
-    waitUntil(context, Clock::now() + drainTime, done);
+    waitFor(context, 0, drainTime, done);
   }
   return latched(context);
 }
 
 int32_t commsched::runtime::waitToken(commrt_token *token, int64_t timeoutNs) {
   commrt_context *context = token->context;
-  int64_t begin = contextNs(context);
-  int32_t status = waitOrFail(context, timeoutNs, [&] { return token->pending == 0; });
+  bool isTraced = context->job->trace && !context->isAligning;
+  int64_t begin = isTraced ? contextNs(context) : 0;
+  int32_t status = waitOrFail(context, token->bytes, timeoutNs, [&] { return token->pending == 0; });
   if (isVirtual(context->job))
     context->virtualNs = std::max(context->virtualNs, token->virtualEndNs);
-  if (context->job->trace && !context->isAligning) {
+  if (isTraced) {
     Lock lock(context->mutex);
     context->trace.push_back({100, token->site, begin, contextNs(context), token->group});
   }
@@ -388,14 +450,14 @@ int32_t commrt_progress(commrt_context *context) {
 }
 
 int32_t commsched::runtime::waitAll(commrt_context *context) {
-  return waitOrFail(context, -1, [&] {
+  return waitOrFail(context, 0, -1, [&] {
     context->mutex.isHeld();
     return context->inFlight == 0;
   });
 }
 
 int32_t commsched::runtime::waitFor(commrt_context *context, const std::function<bool()> &done) {
-  return waitOrFail(context, -1, done);
+  return waitOrFail(context, 0, -1, done);
 }
 
 //===- Streams and events --------------------------------------------------------------------===//

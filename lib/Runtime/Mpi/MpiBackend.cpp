@@ -48,6 +48,7 @@ static void abortMpi(void *opaque, int32_t status, const char *message) {
     if (job->abortStatus == COMMRT_OK) {
       job->abortStatus = status;
       job->abortText = message;
+      job->hasQueued = true;
     }
     return;
   }
@@ -358,6 +359,7 @@ static int32_t submitMpi(void *opaque, commrt_work *work) {
   if (job.poller.joinable()) {
     Lock lock(job.queueMutex);
     job.queue.push_back(std::move(operation));
+    job.hasQueued = true;
     job.queueChanged.notify_one();
     return COMMRT_OK;
   }

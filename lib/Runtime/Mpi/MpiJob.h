@@ -80,6 +80,8 @@ struct MpiJob {
   std::condition_variable queueChanged;
   /// Operations that were submitted and are not in `operations` yet.
   std::vector<std::unique_ptr<MpiOperation>> queue COMMRT_GUARDED_BY(queueMutex);
+  /// Whether `queue` or `abortStatus` has been set since the last look.
+  std::atomic<bool> hasQueued{false};
   bool isAwaited COMMRT_GUARDED_BY(queueMutex) = false;
   bool stopping COMMRT_GUARDED_BY(queueMutex) = false;
   /// An abort that was requested by a thread that may not call MPI.

@@ -14,6 +14,7 @@
 #include "Core/Text.h"
 #include "MpiJob.h"
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 using namespace commsched::runtime;
@@ -39,8 +40,10 @@ static constexpr int64_t mostPostedBytes = 1 << 20;
 static constexpr int pointToPointTag = 4 * tagNumbers;
 
 MpiOperation::MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text)
-    : work(work), text(text), group(group), number(0),
-      due(std::chrono::steady_clock::now() + std::chrono::nanoseconds(work->delay_ns)) {}
+    : work(work), text(text), group(group), number(0) {
+  if (work->delay_ns > 0)
+    due = std::chrono::steady_clock::now() + std::chrono::nanoseconds(work->delay_ns);
+}
 
 void MpiOperation::enlist() {
   if (isPointToPoint())
@@ -85,7 +88,8 @@ void MpiOperation::receive(int32_t member, void *data, int64_t bytes, Round whic
 
 void MpiOperation::postHeader() {
   sentHeader.fingerprint = work->fingerprint;
-  copyText(text, sentHeader.text, sizeof(sentHeader.text));
+  size_t length = copyText(text, sentHeader.text, sizeof(sentHeader.text));
+  auto sentBytes = static_cast<int64_t>(offsetof(MpiHeader, text) + length + 1);
   int32_t next = (group.index + 1) % size(), previous = (group.index + size() - 1) % size();
   bool sends = true, receives = true;
   if (isPointToPoint()) {
@@ -98,7 +102,7 @@ void MpiOperation::postHeader() {
   if (receives)
     post(&gotHeader, sizeof(gotHeader), {group.members[previous], 0, true, true, true}, headerRound);
   if (sends)
-    post(&sentHeader, sizeof(sentHeader), {group.members[next], 0, false, true, true}, headerRound);
+    post(&sentHeader, sentBytes, {group.members[next], 0, false, true, true}, headerRound);
 }
 
 /// Block p of `from` goes to member p, whose block arrives at `to` + p * toStep.
@@ -135,8 +139,8 @@ void MpiOperation::postFirstRound() {
   int32_t n = size(), me = group.index, root = work->root;
   switch (work->kind) {
   case COMMRT_ALL_GATHER:
-    copy(out() + me * block, in(), block);
-    return exchangeBlocks(in(), out(), 0, block, block);
+    exchangeBlocks(in(), out(), 0, block, block);
+    return copy(out() + me * block, in(), block);
   case COMMRT_REDUCE_SCATTER:
     scratch.resize(n * block);
     return exchangeBlocks(in(), scratch.data(), block, block, block);
@@ -157,8 +161,8 @@ void MpiOperation::postFirstRound() {
   case COMMRT_ALL_TO_ALL:
     if (work->send_counts)
       return postUneven();
-    copy(out() + me * block, in() + me * block, block);
-    return exchangeBlocks(in(), out(), block, block, block);
+    exchangeBlocks(in(), out(), block, block, block);
+    return copy(out() + me * block, in() + me * block, block);
   case COMMRT_BROADCAST:
     if (me != root)
       return receive(root, out(), block, firstRound);

@@ -125,8 +125,8 @@ private:
   bool finishFirstRound();
   void reduceInputs(int64_t ownOffset, int64_t step, int64_t count, void *result);
 
-  int64_t number; ///< index among the group's collectives
-  MpiHeader sentHeader = {}, gotHeader = {};
+  int64_t number;                  ///< index among the group's collectives
+  MpiHeader sentHeader, gotHeader; ///< not set before their messages
   std::vector<Transfer> transfers;
   std::vector<char> scratch, reduced;
   size_t pending = 0;

@@ -131,11 +131,14 @@ void MpiJob::finishIdle() {
 //===- Progress ---------------------------------------------------------------------------------===//
 
 void MpiJob::takeQueue() {
+  if (!hasQueued)
+    return;
   std::vector<std::unique_ptr<MpiOperation>> taken;
   int32_t error;
   std::string text;
   {
     Lock lock(queueMutex);
+    hasQueued = false;
     taken.swap(queue);
     error = abortStatus;
     text = abortText;
@@ -195,8 +198,12 @@ void MpiJob::progress() {
   for (int round = 0; round < roundsPerCall && status == COMMRT_OK; ++round) {
     if (int code = requests.test(completed))
       return raise(COMMRT_ERR_BACKEND, "MPI_Testsome: " + mpiErrorText(code));
-    if (completed.empty())
-      break;
+    if (completed.empty()) {
+      // Who waits comes here again and again. The call with which a wait ends need not read the clock.
+      if (round == 0)
+        lookAtOthers();
+      return;
+    }
     for (const MpiRequests::Done &done : completed) {
       if (!done.operation)
         return takeError();
@@ -208,10 +215,7 @@ void MpiJob::progress() {
     }
     finishIdle();
     startHeld();
-    if (status != COMMRT_OK)
-      return;
   }
-  lookAtOthers();
 }
 
 void MpiJob::lookAtOthers() {
