@@ -65,6 +65,7 @@ struct MpiJob {
   MpiErrorMessage incoming = {}, outgoing = {};
   std::vector<MPI_Request> outgoingRequests; ///< requests of control messages that this rank sent: errors, leaving
   MpiRequests requests; ///< requests of all operations, and one without an operation that receives an error message
+  MpiScratch scratch;   ///< outlives the operations
   std::list<std::unique_ptr<MpiOperation>> operations; ///< operations in flight, in the order of their submission
   std::vector<MpiOperation *> idle;                    ///< operations in flight that wait for no message
   std::vector<MpiGroup *> groups;

@@ -45,6 +45,19 @@ MpiOperation::MpiOperation(MpiGroup &group, commrt_work *work, const std::string
     due = std::chrono::steady_clock::now() + std::chrono::nanoseconds(work->delay_ns);
 }
 
+MpiOperation::~MpiOperation() {
+  if (scratch.data)
+    group.job->scratch.giveBack(std::move(scratch));
+}
+
+void MpiOperation::takeScratch(int64_t bytes) {
+  if (bytes == 0)
+    return;
+  scratch = group.job->scratch.take(bytes);
+  if (!scratch.data)
+    status = COMMRT_ERR_MEMORY;
+}
+
 void MpiOperation::enlist() {
   if (isPointToPoint())
     return;
@@ -142,18 +155,22 @@ void MpiOperation::postFirstRound() {
     exchangeBlocks(in(), out(), 0, block, block);
     return copy(out() + me * block, in(), block);
   case COMMRT_REDUCE_SCATTER:
-    scratch.resize(n * block);
-    return exchangeBlocks(in(), scratch.data(), block, block, block);
+    takeScratch(n * block);
+    if (status == COMMRT_OK)
+      exchangeBlocks(in(), scratch.data.get(), block, block, block);
+    return;
   case COMMRT_ALL_REDUCE:
     if (reducesAlone()) {
-      scratch.resize(n * block);
-      return exchangeBlocks(in(), scratch.data(), 0, block, block);
+      takeScratch(n * block);
+      if (status == COMMRT_OK)
+        exchangeBlocks(in(), scratch.data.get(), 0, block, block);
+      return;
     } else {
       int64_t element = commrt_dtype_size(work->dtype), own = (share(me + 1) - share(me)) * element;
-      scratch.resize(n * own);
-      for (int32_t member = 0; member < n; ++member)
+      takeScratch(n * own);
+      for (int32_t member = 0; member < n && status == COMMRT_OK; ++member)
         if (member != me) {
-          receive(member, scratch.data() + member * own, own, firstRound);
+          receive(member, scratch.data.get() + member * own, own, firstRound);
           send(member, in() + share(member) * element, (share(member + 1) - share(member)) * element, firstRound);
         }
       return;
@@ -176,10 +193,10 @@ void MpiOperation::postFirstRound() {
       return send(root, in(), block, firstRound);
     bool gathers = work->kind == COMMRT_GATHER;
     if (!gathers)
-      scratch.resize(n * block);
-    for (int32_t member = 0; member < n; ++member)
+      takeScratch(n * block);
+    for (int32_t member = 0; member < n && status == COMMRT_OK; ++member)
       if (member != me)
-        receive(member, (gathers ? out() : scratch.data()) + member * block, block, firstRound);
+        receive(member, (gathers ? out() : scratch.data.get()) + member * block, block, firstRound);
     if (gathers)
       copy(out() + me * block, in(), block);
     return;
@@ -216,7 +233,7 @@ void MpiOperation::postFirstRound() {
 void MpiOperation::reduceInputs(int64_t ownOffset, int64_t step, int64_t count, void *result) {
   std::vector<const void *> ins(size());
   for (int32_t member = 0; member < size(); ++member)
-    ins[member] = member == group.index ? in() + ownOffset : scratch.data() + member * step;
+    ins[member] = member == group.index ? in() + ownOffset : scratch.data.get() + member * step;
   if (count > 0)
     status = commrt_reduce_local(work->dtype, work->reduction, work->scale, size(), ins.data(), result, count);
 }
@@ -235,14 +252,14 @@ bool MpiOperation::finishFirstRound() {
     return false;
   }
   int64_t mine = share(me + 1) - share(me);
-  reduced.resize(mine * element);
-  reduceInputs(share(me) * element, mine * element, mine, reduced.data());
+  // If input and output are one buffer, its other shares have been sent: the first round is over.
+  char *reduced = out() + share(me) * element;
+  reduceInputs(share(me) * element, mine * element, mine, reduced);
   for (int32_t member = 0; member < size(); ++member)
     if (member != me) {
       receive(member, out() + share(member) * element, (share(member + 1) - share(member)) * element, secondRound);
-      send(member, reduced.data(), reduced.size(), secondRound);
+      send(member, reduced, mine * element, secondRound);
     }
-  copy(out() + share(me) * element, reduced.data(), reduced.size());
   return true;
 }
 

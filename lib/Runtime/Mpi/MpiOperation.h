@@ -16,6 +16,7 @@
 #define COMMSCHED_LIB_RUNTIME_MPI_MPIOPERATION_H
 
 #include "CommSched/Runtime/Backend.h"
+#include "MpiScratch.h"
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -62,6 +63,7 @@ class MpiOperation {
 public:
   /// Modifies only this object, so that any thread may call it.
   MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text);
+  ~MpiOperation();
   /// Takes its place among the group's operations, in the order of submission. The job's mutex is locked, here and in
   /// all functions below.
   void enlist();
@@ -123,12 +125,13 @@ private:
   void postUneven();
   /// Carries out the reductions after the first round. Returns whether there is a second round.
   bool finishFirstRound();
+  void takeScratch(int64_t bytes);
   void reduceInputs(int64_t ownOffset, int64_t step, int64_t count, void *result);
 
   int64_t number;                  ///< index among the group's collectives
   MpiHeader sentHeader, gotHeader; ///< not set before their messages
   std::vector<Transfer> transfers;
-  std::vector<char> scratch, reduced;
+  MpiScratch::Buffer scratch; ///< the inputs of the other members, for a reduction
   size_t pending = 0;
   int round = 0; ///< the current round; 0 before the start
   int32_t status = COMMRT_OK;
