@@ -13,6 +13,9 @@
 //
 //     build/bin/RuntimeBenchmarks --benchmark_filter=startCost
 //
+// The column `calls` has the calls of functions of NCCL and the CUDA runtime per start, wait and release, counted by
+// the libraries that do nothing.
+//
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
@@ -20,6 +23,7 @@
 #include <benchmark/benchmark.h>
 #include <cstdlib>
 #include <ctime>
+#include <dlfcn.h>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -40,20 +44,37 @@ int64_t threadNs() {
   return now.tv_sec * int64_t(1'000'000'000) + now.tv_nsec;
 }
 
-/// CPU time of one rank in nanoseconds for all measured starts; negative if something failed.
-int64_t measureRank(commrt_context *context, int inFlight) {
+/// The calls that this thread has made of one of the libraries that do nothing; 0 for the emulated ones.
+int64_t callsOfThread(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (!library)
+    return 0;
+  auto calls = reinterpret_cast<long (*)()>(dlsym(library, "fakeCallsOfThread"));
+  dlclose(library);
+  return calls ? calls() : 0;
+}
+int64_t callsOfThread() { return callsOfThread(COMMSCHED_NOTHING_NCCL) + callsOfThread(COMMSCHED_NOTHING_CUDART); }
+
+/// What all measured starts of one rank take.
+struct Cost {
+  int64_t ns = -1; ///< CPU time; negative if something failed
+  int64_t calls = 0;
+};
+
+Cost measureRank(commrt_context *context, int inFlight) {
   std::vector<int64_t> offsets = {0, commrt_ranks(context)}, members(commrt_ranks(context));
   std::iota(members.begin(), members.end(), 0);
   commrt_group *group = nullptr;
   void *data = nullptr;
   if (commrt_group_create(context, "world", 1, offsets.data(), members.data(), &group) ||
       commrt_alloc(context, COMMRT_BUFFER_PLAIN, 4 * int64_t(inFlight), &data))
-    return -1;
+    return {};
   std::vector<commrt_token *> tokens(inFlight);
-  int64_t total = 0;
+  Cost total;
+  total.ns = 0;
   int32_t status = COMMRT_OK;
   for (int batch = 0; batch < warmUp + batches && status == COMMRT_OK; ++batch) {
-    int64_t begin = threadNs();
+    int64_t calls = callsOfThread(), begin = threadNs();
     for (int done = 0; done < startsPerBatch && status == COMMRT_OK; done += inFlight) {
       for (int i = 0; i < inFlight; ++i) {
         float *value = static_cast<float *>(data) + i;
@@ -65,12 +86,16 @@ int64_t measureRank(commrt_context *context, int inFlight) {
         commrt_token_release(tokens[i]);
       }
     }
-    total += batch >= warmUp ? threadNs() - begin : 0;
+    int64_t end = threadNs();
+    if (batch >= warmUp) {
+      total.ns += end - begin;
+      total.calls += callsOfThread() - calls;
+    }
     if (status == COMMRT_OK)
       status = commrt_program_end(context);
   }
   commrt_free(context, data);
-  return status == COMMRT_OK ? total : -1;
+  return status == COMMRT_OK ? total : Cost();
 }
 
 /// Sets a library that the user has not chosen.
@@ -95,22 +120,23 @@ void startCost(benchmark::State &state) {
       state.SkipWithError(message);
       return;
     }
-    std::vector<int64_t> nanoseconds(ranks);
+    std::vector<Cost> costs(ranks);
     std::vector<commrt_context *> contexts(ranks);
     for (int32_t rank = 0; rank < ranks; ++rank)
       commrt_context_create(job, rank, &contexts[rank]);
     std::vector<std::thread> threads;
     for (int32_t rank = 0; rank < ranks; ++rank)
       threads.emplace_back([&, rank] {
-        nanoseconds[rank] = measureRank(contexts[rank], inFlight);
+        costs[rank] = measureRank(contexts[rank], inFlight);
         commrt_context_destroy(contexts[rank]);
       });
     for (std::thread &thread : threads)
       thread.join();
     commrt_job_destroy(job);
-    if (*std::min_element(nanoseconds.begin(), nanoseconds.end()) < 0)
+    if (std::any_of(costs.begin(), costs.end(), [](const Cost &cost) { return cost.ns < 0; }))
       state.SkipWithError("a rank failed");
-    state.SetIterationTime(double(nanoseconds[0]) * 1e-9 / (startsPerBatch * batches));
+    state.SetIterationTime(double(costs[0].ns) * 1e-9 / (startsPerBatch * batches));
+    state.counters["calls"] = double(costs[0].calls) / (startsPerBatch * batches);
   }
 }
 double least(const std::vector<double> &values) { return *std::min_element(values.begin(), values.end()); }
