@@ -116,24 +116,28 @@ install_python() {
   [ "$complete" = no ] || echo "$want" >"$stamp"
 }
 
-# Headers of further releases of CUDA, each with its packages, in build/cuda/RELEASE: the tests compile our declarations against each.
-COMMSCHED_CUDA_HEADERS=(
-  "13.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88"
-  "13.5 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37"
+# Headers that the tests compare our declarations with: each line has a folder of build/ and the packages that are unpacked there. They are of
+# releases of CUDA beside the one of python/requirements-cuda.txt, and of the NCCL whose functions and layouts we declare. NCCL's package has
+# 350 MB, of which the headers are 1 MB: libraries are not kept. The headers of cuBLASLt are left out, for their package has 370 to 670 MB.
+COMMSCHED_HEADERS=(
+  "cuda/13.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88"
+  "cuda/13.5 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37"
+  "nccl nvidia-nccl-cu12==2.32.3"
 )
-install_cuda_headers() {
-  local entry release packages
-  for entry in "${COMMSCHED_CUDA_HEADERS[@]}"; do
-    read -r release packages <<<"$entry"
-    [ -f "build/cuda/$release/stamp" ] && [ "$(cat "build/cuda/$release/stamp")" = "$packages" ] && continue
-    rm -rf "build/cuda/$release"
+install_headers() {
+  local entry folder packages
+  for entry in "${COMMSCHED_HEADERS[@]}"; do
+    read -r folder packages <<<"$entry"
+    [ -f "build/$folder/stamp" ] && [ "$(cat "build/$folder/stamp")" = "$packages" ] && continue
+    rm -rf "build/$folder"
     # The packages are separate words.
     # shellcheck disable=SC2086
-    if build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target "build/cuda/$release" $packages; then
-      echo "$packages" >"build/cuda/$release/stamp"
+    if build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target "build/$folder" $packages; then
+      rm -rf "build/$folder"/nvidia/*/lib
+      echo "$packages" >"build/$folder/stamp"
     else
-      rm -rf "build/cuda/$release"
-      say "left out: the test against the headers of CUDA $release, for $packages cannot be installed here"
+      rm -rf "build/$folder"
+      say "left out: the test against the headers of $packages, which cannot be installed here"
     fi
   done
 }
@@ -173,7 +177,7 @@ setup() {
     install_packages
     if [ "${2:-}" != without-python ]; then
       install_python
-      install_cuda_headers
+      install_headers
     fi
   else
     say "--no-install: taking what is there"

@@ -150,7 +150,8 @@ TEST(Nvrtc, DeclarationsAreThoseOfTheHeaders) {
 #ifdef COMMSCHED_HAS_NVRTC_HEADERS
   EXPECT_EQ(NVRTC_SUCCESS, 0); // the functions were compared when this was compiled
 #else
-  GTEST_SKIP() << "nvrtc.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
+  GTEST_SKIP() << "nvrtc.h was not found, or does not compile: scripts/setup.sh installs it, or "
+                  "COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
 #endif
 }
 
@@ -174,7 +175,8 @@ TEST(CublasLt, DeclarationsAreThoseOfTheHeaders) {
   EXPECT_EQ(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8);
   EXPECT_EQ(CUBLAS_STATUS_NOT_SUPPORTED, 15);
 #else
-  GTEST_SKIP() << "cublasLt.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
+  GTEST_SKIP() << "cublasLt.h was not found, or does not compile; its package is too large for scripts/setup.sh: "
+                  "COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
 #endif
 }
 
@@ -182,7 +184,8 @@ TEST(Nvtx, DeclarationsAreThoseOfTheHeaders) {
 #ifdef COMMSCHED_HAS_NVTX_HEADERS
   EXPECT_EQ(NVTX_VERSION, 3); // they were compared when this was compiled
 #else
-  GTEST_SKIP() << "nvtx3/nvToolsExt.h was not found: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
+  GTEST_SKIP() << "nvtx3/nvToolsExt.h was not found: scripts/setup.sh installs it, or COMMSCHED_NVIDIA_INCLUDE_DIRS "
+                  "names its folder";
 #endif
 }
 
@@ -206,7 +209,8 @@ TEST(Nccl, DeclarationsAreThoseOfTheHeaders) {
   EXPECT_EQ(ncclReductionOf(COMMRT_MAX, COMMRT_F32), ncclMax);
   EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_F32), ncclAvg);
 #else
-  GTEST_SKIP() << "nccl.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
+  GTEST_SKIP() << "nccl.h was not found, or does not compile: scripts/setup.sh installs it, or "
+                  "COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
 #endif
 }
 } // namespace
