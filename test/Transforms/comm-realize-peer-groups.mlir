@@ -1,4 +1,8 @@
 // RUN: comm-opt %s --comm-realize-buffers="one-shot-threshold-bytes=64 peer-groups=tp" --remarks-filter=comm-realize-buffers --verify-diagnostics | FileCheck %s
+// RUN: not comm-opt %s --comm-realize-buffers="peer-groups=tp,dpp" -o %t 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not test -e %t
+// RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-realize-buffers{peer-groups=f}" -o %t 2>&1 | FileCheck %s --check-prefix=NAME
+// NAME: comm-realize-peer-groups.mlir:{{.*}}: error: comm-realize-buffers: peer-groups={{dpp|f}}: expected the name of a comm.group
 
 // Tests that only groups whose ranks reach each other's memory get symmetric memory and one-shot sums.
 

@@ -25,6 +25,7 @@
 #include "mlir/IR/Dominance.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace commsched {
@@ -75,6 +76,8 @@ struct CommRealizeBuffersPass : public commsched::impl::CommRealizeBuffersBase<C
   using CommRealizeBuffersBase::CommRealizeBuffersBase;
 
   void runOnOperation() final {
+    if (failed(checkPeerGroups()))
+      return signalPassFailure();
     TrafficCheck before(getOperation());
     places = std::make_shared<TensorPlaces>(getOperation());
     for (Block *block : findSchedulableBlocks(getOperation())) {
@@ -87,6 +90,20 @@ struct CommRealizeBuffersPass : public commsched::impl::CommRealizeBuffersBase<C
   }
 
 private:
+  /// Fails if the option names a group that does not exist: every other group would lose its symmetric memory.
+  LogicalResult checkPeerGroups() {
+    llvm::StringSet<> names;
+    Operation *scope = getOperation();
+    if (auto module = scope->getParentOfType<ModuleOp>())
+      scope = module;
+    scope->walk([&](GroupOp group) { names.insert(group.getSymName()); });
+    for (StringRef name : peerGroups)
+      if (!names.contains(name))
+        return emitError(getOperation()->getLoc())
+               << getArgument() << ": peer-groups=" << name << ": expected the name of a comm.group";
+    return success();
+  }
+
   //===- Waits ------------------------------------------------------------------------------===//
 
   /// Removes a wait that an earlier wait of the same future makes redundant. A wait keeps the buffers in flight alive,
