@@ -5,7 +5,7 @@
 // RUN: comm-opt %s --split-input-file --comm-multi-stream="gate=false sync-overhead-ns=0 memory-limit-bytes=10" | FileCheck %s
 // RUN: comm-opt %s --split-input-file --reorder-comm-overlap="passes=comm-multi-stream memory-limit-bytes=1000 table=false" | FileCheck %s --check-prefix=PIPELINE
 // RUN: comm-opt %s --split-input-file --comm-multi-stream="gate=false sync-overhead-ns=0 issue-order=start-time memory-budget-ratio=2" | FileCheck %s --check-prefix=ORDER
-// RUN: comm-opt %s --split-input-file --comm-multi-stream="gate=false sync-overhead-ns=0 issue-order=start-time" --remarks-filter=comm-multi-stream -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEEPS
+// RUN: comm-opt %s --split-input-file --comm-multi-stream="gate=false sync-overhead-ns=0" --remarks-filter=comm-multi-stream -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEEPS
 // RUN: not comm-opt %s --split-input-file --comm-multi-stream=memory-budget-ratio=-1 2>&1 | FileCheck %s --check-prefix=RATIO
 // RATIO: error: {{.*}}memory-budget-ratio
 // RUN: %python -B %S/Inputs/multi_stream_memory.py %commsched_obj_root/bin/comm-opt %t %if sanitizer %{ 300 %} %else %{ 600 %} | FileCheck %s --check-prefix=COUNT
@@ -55,7 +55,7 @@ comm.group @dp #comm.iota<[1, 4]>
 
 // Tests that operations come in the order of their planned starts: the gather with the first computation, its wait before
 // its reader. Where that order would need more memory than the limit, they keep their order.
-// KEEPS: [Missed] issue order {{.*}}Remark="operations keep their order: the peak would reach 212 B, limit 208 B"
+// KEEPS: [Missed] issue order {{.*}}Remark="not in the order of planned starts: the peak would reach 212 B, limit 208 B"
 // KEEPS: [Passed] streams
 // ORDER-LABEL: func.func @late_gather
 // ORDER: comm.compute "a"
@@ -78,7 +78,7 @@ func.func @late_gather(%x: tensor<4xf32>) -> tensor<1xf32> {
 comm.group @dp #comm.iota<[1, 4]>
 
 // Tests that units keep their order.
-// KEEPS: [Missed] issue order {{.*}}Remark="operations keep their order: its units stay together"
+// KEEPS: [Missed] issue order {{.*}}Remark="not in the order of planned starts: its units stay together"
 func.func @units(%x: tensor<4xf32>) -> (tensor<1xf32>, tensor<16xf32>) {
   %a = comm.compute "a"(%x) {comm.unit = 0 : i64, comm.cost = #comm.cost<time = 10000>} : (tensor<4xf32>) -> tensor<1xf32>
   %b = comm.compute "b"(%a) {comm.unit = 0 : i64, comm.cost = #comm.cost<time = 10000>} : (tensor<1xf32>) -> tensor<1xf32>

@@ -600,26 +600,28 @@ def CommOrderFsdp : ReorderingPass<"comm-order-fsdp"> {
 def CommMultiStream : Pass<"comm-multi-stream"> {
   let summary = "put operations on several streams, with events between them";
   let description = [{
-    The pass gives operations streams (`comm.stream`) and inserts `comm.record` and `comm.await_event`; it keeps the order of
-    the program. Computations go to the compute streams, starts to the communication streams, hybrids to the compute streams
-    while they occupy both roles. Waits go to the stream of their first reader. Control flow and calls stay on stream 0. Sends
-    and receives have the first stream that no option names: an event covers the collectives of its stream, and a send may
-    end only when a receive has been posted that comes after the event.
+    The pass gives operations streams (`comm.stream`) and inserts `comm.record` and `comm.await_event`. Computations go to the
+    compute streams, starts to the communication streams, hybrids to the compute streams while they occupy both roles. Waits
+    go to the stream of their first reader. Control flow and calls stay on stream 0. Sends and receives have the first stream
+    that no option names: an event covers the collectives of its stream, and a send may end only when a receive has been
+    posted that comes after the event.
 
     The rule is list scheduling by upward rank (HEFT). The rank of an operation is its cost plus the largest rank of its
     users, each with the cost of a synchronisation. In the order of their ranks, operations take the stream on which they end
     first; with `shared-resources`, one computation and one collective at a time run on all streams together. Unless `gate`
     is off, a block stays as it is if its predicted time is not below the sum of all costs, or if the timeline of the result
-    is longer than that of the input.
+    is not shorter than that of the input.
 
     A dependence between streams gets an event, unless a wait or other events imply it. The memory model keeps a buffer until
     all streams know that its last reader has ended. Where the peak would pass the limit, streams get further events to wait
     for, so that buffers are known to be free in time. The peak never exceeds the limit, or that of the input if this is larger
     already.
 
-    With `issue-order=start-time` the operations come in the order of their planned starts, unless that order has a peak above
-    the limit, is slower than the input, or the block has units (`comm.unit`); then the order of the program is tried. Passes
-    that reorder or merge leave blocks with streams alone, so run this pass last. See `docs/guide/ReorderingPasses.md`.
+    Each stream runs its operations in the order of the program. The pass plays the result in two orders and keeps the
+    faster: the order that the program has, and that of the planned starts. If they are equal, it keeps the former.
+    `issue-order` restricts it to one of the two. The order of planned starts is not possible if its peak is above the limit
+    or the block has units (`comm.unit`). Passes that reorder or merge leave blocks with streams alone, so run this pass
+    last. See `docs/guide/ReorderingPasses.md`.
 
     Remarks: one per operation with its stream and predicted times, and one per block (`docs/guide/Remarks.md`).
   }];
@@ -635,12 +637,13 @@ def CommMultiStream : Pass<"comm-multi-stream"> {
            "the role decide">,
     Option<"sharedResources", "shared-resources", "bool", "true",
            "plan with one resource per role; otherwise only streams limit what runs at the same time">,
-    Option<"issueOrder", "issue-order", "::commsched::IssueOrder", "::commsched::IssueOrder::Graph",
+    Option<"issueOrder", "issue-order", "::commsched::IssueOrder", "::commsched::IssueOrder::Best",
            "order in which operations are issued",
            [{::llvm::cl::values(
+             clEnumValN(::commsched::IssueOrder::Best, "best", "the faster of the two, that of the program if they are equal"),
              clEnumValN(::commsched::IssueOrder::Graph, "graph", "that of the program"),
              clEnumValN(::commsched::IssueOrder::StartTime, "start-time", "by planned start"))}]>,
-    Option<"gate", "gate", "bool", "true", "keep the block as it is unless the prediction is below the sum of all costs and the result is not slower than the "
+    Option<"gate", "gate", "bool", "true", "keep the block as it is unless the prediction is below the sum of all costs and the result is faster than the "
            "input">,
   ];
   let dependentDialects = ["::commsched::comm::CommDialect"];

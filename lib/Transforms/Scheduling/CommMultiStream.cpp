@@ -20,6 +20,7 @@
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "MachinePass.h"
 #include "StreamMemory.h"
+#include <limits>
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMMULTISTREAM
@@ -34,6 +35,7 @@ namespace {
 
 /// The makespan and the peak of a block.
 struct Measures {
+  Measures() = default;
   explicit Measures(const LoadedBlock &loaded) {
     Order order = identityOrder(loaded.problem);
     makespan = makespanOf(loaded.problem, order);
@@ -41,6 +43,23 @@ struct Measures {
   }
   Ns makespan = 0;
   Bytes peak = 0;
+};
+
+/// A block on several streams in one order of issue.
+struct Outcome {
+  /// Whether operations have other places than in the program.
+  bool isReordered = false;
+  /// Why the block cannot have this order or should not; empty if it has streams.
+  std::string obstacle;
+  /// With and without the awaits that keep the limit on memory, and their number.
+  Measures after, free;
+  int64_t waits = 0;
+  int64_t streams = 0;
+
+  bool hasStreams() const { return obstacle.empty(); }
+  /// ns; without streams, the largest number.
+  Ns makespan() const { return hasStreams() ? after.makespan : std::numeric_limits<Ns>::max(); }
+  StringRef order() const { return isReordered ? "the order of planned starts" : "the order of the program"; }
 };
 
 /// Bytes of the values that an operation makes; those of dynamic size count as 0.
@@ -194,33 +213,59 @@ private:
                      formatNs(answer.serial));
       return false;
     }
-    if (issueOrder == IssueOrder::StartTime) {
-      FailureOr<std::string> obstacle = carryOutByStart(loaded, hazards, answer, costs);
-      if (failed(obstacle))
-        return failure();
-      if (obstacle->empty())
-        return true;
-      sayOrderKept(block, *obstacle);
-    }
-    FailureOr<std::string> obstacle = carryOut(loaded, hazards, answer, loaded, costs);
-    if (failed(obstacle))
-      return failure();
-    if (!obstacle->empty())
-      say(block, *obstacle);
-    return obstacle->empty();
+    return carryOutInBestOrder(loaded, hazards, answer, costs);
   }
 
-  /// Puts the block into the order of planned starts and carries out the plan. Returns why this is not possible, and
-  /// then the block is as it was; an empty text if it is done.
-  FailureOr<std::string> carryOutByStart(const LoadedBlock &loaded, const IndexLists &hazards,
-                                         const MultiStreamPlan &answer, const OperationCosts &costs) {
+  /// Carries out the plan in the orders of issue that the option names, and keeps the faster: of equals, that of the
+  /// program. Returns whether the block has streams now.
+  FailureOr<bool> carryOutInBestOrder(const LoadedBlock &loaded, const IndexLists &hazards,
+                                      const MultiStreamPlan &answer, const OperationCosts &costs) {
     Block &block = loaded.nodes.getBlock();
-    if (llvm::any_of(loaded.problem.nodes, [](const Node &node) { return node.unit != kNone; }))
-      return std::string("its units stay together");
     Order order = orderByStart(loaded.problem.preds, answer);
+    bool triesProgram = issueOrder != IssueOrder::StartTime;
+    bool triesStart = !triesProgram || (issueOrder == IssueOrder::Best && order != identityOrder(loaded.problem));
+    Outcome byStart, inProgram;
+    if (triesStart && failed(carryOutByStart(loaded, order, answer, costs, byStart)))
+      return failure();
+    if (triesProgram) {
+      if (triesStart && byStart.hasStreams())
+        takeBackByStart(loaded);
+      if (failed(carryOut(loaded, hazards, answer, loaded, costs, inProgram)))
+        return failure();
+    }
+    bool keepsStart = triesStart && (!triesProgram || byStart.makespan() < inProgram.makespan());
+    if (keepsStart && triesProgram) {
+      if (inProgram.hasStreams())
+        takeBack(block);
+      if (failed(carryOutByStart(loaded, order, answer, costs, byStart)))
+        return failure();
+    }
+    const Outcome &kept = keepsStart ? byStart : inProgram;
+    if (triesStart && triesProgram)
+      sayDropped(block, keepsStart ? inProgram : byStart, kept);
+    if (kept.hasStreams())
+      sayDone(block, answer, Measures(loaded), kept, limitOf(loaded));
+    else
+      say(block, kept.obstacle);
+    return kept.hasStreams();
+  }
+
+  /// Puts the block into the order of planned starts and carries out the plan. If there is an obstacle, the block is as
+  /// it was.
+  LogicalResult carryOutByStart(const LoadedBlock &loaded, const Order &order, const MultiStreamPlan &answer,
+                                const OperationCosts &costs, Outcome &outcome) {
+    Block &block = loaded.nodes.getBlock();
+    outcome = {};
+    outcome.isReordered = order != identityOrder(loaded.problem);
+    if (llvm::any_of(loaded.problem.nodes, [](const Node &node) { return node.unit != kNone; })) {
+      outcome.obstacle = "its units stay together";
+      return success();
+    }
     Bytes peak = peakOf(loaded.problem, order);
-    if (peak > limitOf(loaded))
-      return "the peak would reach " + formatBytes(peak) + ", limit " + formatBytes(limitOf(loaded));
+    if (peak > limitOf(loaded)) {
+      outcome.obstacle = "the peak would reach " + formatBytes(peak) + ", limit " + formatBytes(limitOf(loaded));
+      return success();
+    }
     SmallVector<Operation *> ops;
     MultiStreamPlan ordered = answer;
     for (auto [place, id] : llvm::enumerate(order)) {
@@ -229,46 +274,54 @@ private:
     }
     applyOrder(block, ops);
     LoadedBlock again = loadBlock(block, costs);
-    if (!again.defect.empty())
+    if (!again.defect.empty() ||
+        failed(carryOut(again, computeHazards(again.nodes, StorageMap(block)), ordered, loaded, costs, outcome)))
       return failure();
-    FailureOr<std::string> obstacle =
-        carryOut(again, computeHazards(again.nodes, StorageMap(block)), ordered, loaded, costs);
-    if (succeeded(obstacle) && !obstacle->empty())
+    if (!outcome.hasStreams())
       applyOrder(block, loaded.nodes.getOps());
-    return obstacle;
+    return success();
   }
 
-  /// Writes streams and events, and the events that the limit on memory needs. Returns an empty text if the block has
-  /// streams now; otherwise the reason, and the block is as it was. `loaded` is the block in the order that it has,
-  /// `given` in that of the input. With `gate`, the result is never slower than the input on the block's own timeline:
-  /// the planner's own comparison is with all costs in turn, which is not what an asynchronous input takes.
-  FailureOr<std::string> carryOut(const LoadedBlock &loaded, const IndexLists &hazards, const MultiStreamPlan &answer,
-                                  const LoadedBlock &given, const OperationCosts &costs) {
+  /// Removes streams and events, and puts the block into the order in which it was loaded.
+  static void takeBackByStart(const LoadedBlock &loaded) {
+    takeBack(loaded.nodes.getBlock());
+    applyOrder(loaded.nodes.getBlock(), loaded.nodes.getOps());
+  }
+
+  /// Writes streams and events, and the events that the limit on memory needs. If there is an obstacle, the block is as
+  /// it was. `loaded` is the block in the order that it has, `given` in that of the input. With `gate`, the result
+  /// is shorter than the input on the block's own timeline: the planner's own comparison is with all costs in turn,
+  /// which is not what an asynchronous input takes.
+  LogicalResult carryOut(const LoadedBlock &loaded, const IndexLists &hazards, const MultiStreamPlan &answer,
+                         const LoadedBlock &given, const OperationCosts &costs, Outcome &outcome) {
     Block &block = loaded.nodes.getBlock();
     Measures before(given);
     Bytes limit = limitOf(given);
-    if (!writeStreams(loaded, hazards, answer))
-      return std::string("everything fits on stream 0");
+    if (!writeStreams(loaded, hazards, answer)) {
+      outcome.obstacle = "everything fits on stream 0";
+      return success();
+    }
     insertEvents(block);
     LoadedBlock written = loadBlock(block, costs);
     if (!written.defect.empty())
       return failure();
-    Measures free(written);
-    int64_t waits = free.peak > limit ? limitStreamMemory(loaded, written, limit) : 0;
-    if (waits > 0)
+    outcome.free = Measures(written);
+    outcome.waits = outcome.free.peak > limit ? limitStreamMemory(loaded, written, limit) : 0;
+    if (outcome.waits > 0)
       written = loadBlock(block, costs);
-    Measures after(written);
-    if (after.peak > limit) {
+    outcome.after = Measures(written);
+    outcome.streams = static_cast<int64_t>(written.problem.streams.size());
+    if (outcome.after.peak > limit)
+      outcome.obstacle = "the peak would reach " + formatBytes(outcome.after.peak) + ", limit " + formatBytes(limit);
+    else if (gate && outcome.after.makespan >= before.makespan)
+      outcome.obstacle = "within the limit of " + formatBytes(limit) + " it would take " +
+                         (outcome.after.makespan > before.makespan
+                              ? formatNs(outcome.after.makespan - before.makespan) + " longer than the input, "
+                              : "as long as the input, ") +
+                         formatNs(before.makespan);
+    if (!outcome.hasStreams())
       takeBack(block);
-      return "the peak would reach " + formatBytes(after.peak) + ", limit " + formatBytes(limit);
-    }
-    if (gate && after.makespan > before.makespan) {
-      takeBack(block);
-      return "within the limit of " + formatBytes(limit) + " it would take " +
-             formatNs(after.makespan - before.makespan) + " longer than the input, " + formatNs(before.makespan);
-    }
-    sayDone(answer, before, after, written, waits, free, limit, /*isReordered=*/&loaded != &given);
-    return std::string();
+    return success();
   }
 
   /// The highest peak that the block may have: never below that of the input.
@@ -342,37 +395,40 @@ private:
     }
   }
 
-  void sayOrderKept(Block &block, const std::string &reason) {
+  /// Says why the other order of issue was kept.
+  void sayDropped(Block &block, const Outcome &dropped, const Outcome &kept) {
     if (!listens())
       return;
+    std::string reason = dropped.obstacle;
+    if (dropped.hasStreams())
+      reason = "it takes " + formatNs(dropped.after.makespan) + ", and " + kept.order().str() + " " +
+               formatNs(kept.after.makespan);
     auto remark =
         remark::missed(block.getParentOp()->getLoc(), remark::RemarkOpts::name("issue order").category(getArgument()));
-    describeRemark(remark, "block", reason, "operations keep their order: " + reason);
+    describeRemark(remark, "block", reason, "not in " + dropped.order().str() + ": " + reason);
   }
 
-  void sayDone(const MultiStreamPlan &answer, const Measures &before, const Measures &after, const LoadedBlock &written,
-               int64_t waits, const Measures &free, Bytes limit, bool isReordered) {
+  void sayDone(Block &block, const MultiStreamPlan &answer, const Measures &before, const Outcome &done, Bytes limit) {
     if (!listens())
       return;
-    Block &block = written.nodes.getBlock();
+    const Measures &after = done.after;
     int64_t records = llvm::count_if(block, llvm::IsaPred<RecordOp>);
     int64_t awaits = llvm::count_if(block, llvm::IsaPred<AwaitEventOp>);
     auto options = remark::RemarkOpts::name("streams").category(getArgument());
     auto remark = remark::passed(block.getParentOp()->getLoc(), options);
-    remark << remark::metric("Streams", static_cast<int64_t>(written.problem.streams.size()))
-           << remark::metric("Records", records) << remark::metric("Awaits", awaits)
-           << remark::metric("AwaitsForMemory", waits) << remark::metric("SerialNs", answer.serial)
-           << remark::metric("PredictedNs", answer.predicted) << remark::metric("MakespanNsBefore", before.makespan)
-           << remark::metric("MakespanNsAfter", after.makespan) << remark::metric("PeakBytesBefore", before.peak)
-           << remark::metric("PeakBytesAfter", after.peak) << remark::metric("LimitBytes", limit);
-    std::string text = "all in turn " + formatNs(answer.serial) + ", on " +
-                       std::to_string(written.problem.streams.size()) + " streams " + formatNs(answer.predicted) +
-                       "; in the order of " + (isReordered ? "planned starts " : "the program ") +
-                       formatNs(after.makespan) + ", was " + formatNs(before.makespan) + "; peak " +
-                       formatBytes(after.peak) + ", was " + formatBytes(before.peak);
-    if (waits > 0)
-      text += "; awaits that keep the limit of " + formatBytes(limit) + ": " + std::to_string(waits) +
-              "; without them " + formatNs(free.makespan) + " and " + formatBytes(free.peak);
+    remark << remark::metric("Streams", done.streams) << remark::metric("Records", records)
+           << remark::metric("Awaits", awaits) << remark::metric("AwaitsForMemory", done.waits)
+           << remark::metric("SerialNs", answer.serial) << remark::metric("PredictedNs", answer.predicted)
+           << remark::metric("MakespanNsBefore", before.makespan) << remark::metric("MakespanNsAfter", after.makespan)
+           << remark::metric("PeakBytesBefore", before.peak) << remark::metric("PeakBytesAfter", after.peak)
+           << remark::metric("LimitBytes", limit);
+    std::string text = "all in turn " + formatNs(answer.serial) + ", on " + std::to_string(done.streams) + " streams " +
+                       formatNs(answer.predicted) + "; in " + done.order().str() + " " + formatNs(after.makespan) +
+                       ", was " + formatNs(before.makespan) + "; peak " + formatBytes(after.peak) + ", was " +
+                       formatBytes(before.peak);
+    if (done.waits > 0)
+      text += "; awaits that keep the limit of " + formatBytes(limit) + ": " + std::to_string(done.waits) +
+              "; without them " + formatNs(done.free.makespan) + " and " + formatBytes(done.free.peak);
     describeRemark(remark, "block", kNoLimitingFactor, text);
   }
 

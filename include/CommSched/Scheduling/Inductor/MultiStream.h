@@ -35,6 +35,8 @@ enum class StreamRole : uint8_t {
 
 /// The order in which the operations of a block are issued.
 enum class IssueOrder : uint8_t {
+  /// The one of the two below in which the block takes less time; that of the program if both take as long.
+  Best,
   /// As in the program.
   Graph,
   /// By the start that was planned.
