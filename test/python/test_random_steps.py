@@ -11,12 +11,14 @@ import fuzz
 
 import gloo
 
+GRAPHS = 24
+
 
 # Real code is slow to compile, so few of its steps run here.
 @pytest.mark.parametrize(
     ("kind", "ranks", "count"),
     [
-        ("graph", 2, 24),
+        ("graph", 2, GRAPHS),
         ("graph", 4, 4),
         ("aten", 2, 4),
         ("gradient", 2, 2),
@@ -43,6 +45,21 @@ def test_a_step_is_decided_by_its_seed():
         "bfloat16",
     ):
         assert any(part in source for source in sources), part
+
+
+def test_graphs_that_run_have_every_form_of_collective():
+    """In place, with a destination, coalesced, both, from one rank to all, and with splits of any size."""
+    sources = [fuzz.Step(seed, 2).source() for seed in range(GRAPHS)]
+    for form in (
+        "C.all_reduce_(",
+        "C.all_gather_into_tensor_out(",
+        "_coalesced(",
+        "_coalesced_(",
+        "C.broadcast(",
+        "C.all_to_all_single(",
+        "C.reduce_scatter_tensor(",
+    ):
+        assert sum(form in source for source in sources) >= 3, form
 
 
 def test_variants_differ_in_scalars_alone():

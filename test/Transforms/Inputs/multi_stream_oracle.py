@@ -9,7 +9,8 @@
 # Makes random programs of computations, hybrids, collectives and views, runs the pass on them, and compares the stream
 # and the predicted times of each operation and the sums with the rule of MultiStreamSchedulePass. What a node
 # depends on through views and waits counts as its own input. The pass runs without its gate, which shows the makespan of
-# every plan, and with it: then a plan is carried out if the rule applies it and it is faster than the input.
+# every plan, and with it: then a plan is carried out if the rule applies it and it is faster than the input. In the written
+# programs, operations wait for their inputs, as the rule's tokens say, and for nothing else.
 #
 #   multi_stream_oracle.py COMM-OPT FOLDER COUNT
 #
@@ -99,6 +100,48 @@ class Program:
         return placed, sum(cost for _, cost, _ in self.nodes.values()), max((end for _, _, end in placed.values()), default=0)
 
 
+def check_events(program, placed, text):
+    """Compares the text of a program on streams with the rule: operations have their streams, each input of an operation has
+    ended when it begins, and no event is for anything else. Returns the number of events between operations."""
+    lines = [line.strip() for line in text[text.index("func.func"):text.index("return")].splitlines()[1:]]
+    known, sent = {}, {}  # By stream: the lines that have ended when its next operation begins, and its collectives.
+    events, starts, number, between, ended_last = {}, {}, 0, 0, None
+    for line in lines:
+        found = re.match(r"(?:(%\w+) = )?comm\.(\w+) (.*)", line)
+        if not found:
+            continue
+        result, kind, rest = found.groups()
+        stream = int((re.search(r"comm\.stream = (\d+)", rest) or re.search(r" on (\d+)", " " + rest) or ["", "0"])[1])
+        own = known.setdefault(stream, set())
+        if kind == "record":
+            events[result] = (own | sent.get(stream, set()), ended_last)  # An event covers the collectives of its stream.
+        elif kind == "await_event":
+            ended, recorded = events[rest.split()[0]]
+            own |= ended
+            # What comes next on the stream needs what was recorded, unless this is the beginning or the end of streams.
+            users = [other for other in sorted(placed) if other >= program.first_line + 2 + number and placed[other][0] == stream]
+            if recorded is not None and users:
+                between += 1
+                if recorded not in program.nodes[users[0]][2]:
+                    sys.exit(f"line {users[0]} does not need {recorded}, whose event it awaits:\n{text}")
+        else:
+            where, number = program.first_line + 2 + number, number + 1
+            ended_last = where
+            if kind == "wait":
+                ended_last, ended = starts[rest.split()[0]]
+                own |= ended | {ended_last}
+            elif where in program.nodes:
+                missing = [other for other in program.nodes[where][2] if other not in own]
+                if stream != placed[where][0] or missing:
+                    sys.exit(f"line {where}: stream {stream}, expected {placed[where][0]}; not ended: {missing}\n{text}")
+                if program.nodes[where][0] == "comm":
+                    starts[result] = (where, set(own))
+                    sent.setdefault(stream, set()).add(where)
+                else:
+                    own.add(where)
+    return between
+
+
 def remarks(text):
     """(line, name, numbers) of each remark."""
     for line, name, fields in re.findall(r":(\d+):\d+: remark: \[\w+\] (\w+) \| (.*)", text):
@@ -123,7 +166,7 @@ def run(tool, path, out, options):
 def main():
     tool, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     os.makedirs(folder, exist_ok=True)
-    applied = kept = slower = 0
+    applied = kept = slower = events = 0
     for number, (compute, comm, sync) in enumerate(SETTINGS):
         programs, lines = [], []
         for seed in range(number, count, len(SETTINGS)):
@@ -135,8 +178,10 @@ def main():
         options = (f"compute-streams={','.join(map(str, compute))} comm-streams={','.join(map(str, comm))} "
                    f"sync-overhead-ns={sync * US} issue-order=graph memory-budget-ratio=1e6")  # the rule knows no limit on memory
         free, _ = run(tool, path, out, options + " gate=false")
+        with open(out) as file:
+            written = file.read().split("// -----")
         decisions, found = run(tool, path, out, options)
-        for program in programs:
+        for program, text in zip(programs, written, strict=False):
             if len(compute) == 1 and all(policy == "compute" for policy, _, _ in program.nodes.values()):
                 continue  # the pass leaves blocks out in which nothing can be on another stream
             placed, serial, predicted = program.schedule(compute, comm, sync * US)
@@ -144,6 +189,7 @@ def main():
                 if found.get(line) != expected:
                     sys.exit(f"{path}:{line}: expected {expected}, got {found.get(line)}\n" + "\n".join(program.lines))
             where = program.first_line + 1
+            events += check_events(program, placed, text)
             fits = all(stream == 0 for stream, _, _ in placed.values())
             expected = None
             if not fits:
@@ -159,7 +205,7 @@ def main():
         verified = subprocess.run([tool, "--split-input-file", out, "--comm-verify", "-o", os.devnull])
         if verified.returncode:
             sys.exit("a dependence has no event")
-    print(f"{applied} on several streams, {kept} kept, of these {slower} not faster than the input: as the rule says")
+    print(f"{events} events, {applied} on several streams, {kept} kept, of these {slower} not faster than the input: as the rule says")
 
 
 if __name__ == "__main__":
