@@ -250,8 +250,9 @@ def test_all_other_passes_are_refused_by_name():
     names = {*all_passes()}
     assert names > ORDERING | REWRITING
     for name in names - ORDERING - REWRITING:
-        with pytest.raises(ValueError, match=f"passes: {name} has no effect that an FX graph can hold"):
-            Options(passes=["comm-schedule", name])
+        for entry in (name, f"func.func({name})", f"builtin.module(cse,{name}{{machine=cpu-mpi}})"):
+            with pytest.raises(ValueError, match=f"passes: {name} has no effect that an FX graph can hold"):
+                Options(passes=["comm-schedule", entry])
 
 
 def raised(program):
@@ -363,6 +364,17 @@ REFUSALS = {
         lambda p: p.print(locations=True).replace("    return", '    comm.compute "new"() : () -> ()\n    return'),
         "cannot hold the new operation comm.compute",
     ),
+    "sums in one shot": (
+        plus,
+        lambda p: p.run("comm-realize-buffers{symmetric=false}"),
+        "cannot hold one_shot",
+    ),
+    "symmetric memory": (
+        sharded,
+        lambda p: p.run("comm-realize-buffers{one-shot-threshold-bytes=0}"),
+        "cannot hold comm.symmetric",
+    ),
+    "streams": (plus, lambda p: p.run("comm-multi-stream{gate=false}"), "cannot hold comm.stream"),
     "another operand": (plus, rewritten('"aten.mul.Tensor"(%0, %1)', '"aten.mul.Tensor"(%0, %0)'), "nothing says that"),
     "a value that is written in between": (
         copied_and_written,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import torch.fx as fx
 
@@ -23,6 +24,10 @@ from .ranks.consensus import Decision
 from .reporting import Unscheduled, strict
 from .solving import FUNCTION, imported
 from .stages import Function, name_of
+
+# Marks of operations, in the text of a program, that operators of PyTorch do not have: sums in one shot, symmetric
+# memory and streams. Passes that write them are refused by name, but functions may run any pass.
+_MARKS = re.compile(r"comm\.all_reduce [^{\n]* (one_shot)\b|\b(comm\.symmetric|comm\.stream) =")
 
 
 @dataclasses.dataclass
@@ -52,6 +57,8 @@ def rewrite_graph(graph: fx.Graph, entry: str | Function, options: Options, fuse
     program = _run(module.program, entry)
     snapshot, starts = Snapshot(graph), starts_of(graph)
     try:
+        if not isinstance(entry, str) and (mark := _MARKS.search(program.print())):
+            raise PlanError(f"an FX graph cannot hold {mark[1] or mark[2]}")
         changed = program.dataflow()[FUNCTION]
         plan = read_plan(graph, changed.operations)
         rewrites = read_rewrites(graph, given, changed, holders, _bucketed(plan), _is_lossy(entry))
