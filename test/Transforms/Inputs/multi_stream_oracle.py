@@ -10,12 +10,15 @@
 # and the predicted times of each operation and the sums with the rule of MultiStreamSchedulePass. What a node
 # depends on through views and waits counts as its own input. The pass runs without its gate, which shows the makespan of
 # every plan, and with it: then a plan is carried out if the rule applies it and it is faster than the input. In the written
-# programs, operations wait for their inputs, as the rule's tokens say, and for nothing else.
+# programs, operations wait for their inputs, as the rule's tokens say, and for nothing else. Without a cost model, costs are
+# those of the rule.
 #
 #   multi_stream_oracle.py COMM-OPT FOLDER COUNT
 #
 #===---------------------------------------------------------------------------------------------------------------===#
 
+import json
+import math
 import os
 import random
 import re
@@ -163,9 +166,37 @@ def run(tool, path, out, options):
     return blocks, placed
 
 
+def check_costs(tool, folder, count):
+    """The rule's costs without a model: the bytes of the result over the bandwidth of the role, the longer of both for hybrids,
+    and at least MIN_COST_S. Runs `count` operations of each role. The bandwidths are those of the profile's file."""
+    with open(os.path.join(os.path.dirname(__file__), "../../../machines/h100-sxm.json")) as file:
+        machine = json.load(file)
+    rates = {"compute": machine["memory"]["bandwidth_gbps"] * machine["memory"]["efficiency_permille"] / 1000,
+             "comm": min(machine["links"][link]["bandwidth_gbps"] for link in ("intra", "inter"))}  # bytes per ns
+    rng, expected = random.Random(1), {}
+    lines = ["comm.group @dp #comm.iota<[1, 8]>", "func.func @f(%x: tensor<4xf32>) {"]
+    for number in range(count):
+        elements = rng.choice([rng.randint(1, 1 << 10), rng.randint(1, 1 << 20), rng.randint(1, 1 << 26)])
+        each, value = f"tensor<{elements}xf32>", f"%v{number}"
+        for policy, line in (("compute", f'{value} = comm.compute "op"(%x) : (tensor<4xf32>) -> {each}'),
+                             ("hybrid", f'{value}h = comm.compute "op"(%x) {{comm.hybrid = @dp}} : (tensor<4xf32>) -> {each}'),
+                             ("comm", f"{value}s = comm.all_reduce sum {value} on @dp : ({each}) -> !comm.future<{each}>")):
+            lines.append(line)
+            expected[len(lines)] = max([US] + [math.ceil(4 * elements / rates[name]) for name in RESOURCES[policy]])
+        lines.append(f"{value}w = comm.wait {value}s : !comm.future<{each}>")
+    path, out = os.path.join(folder, "costs.mlir"), os.path.join(folder, "costs.out.mlir")
+    with open(path, "w") as file:
+        file.write("\n".join([*lines, "return", "}"]))
+    _, placed = run(tool, path, out, "machine=h100-sxm analytic-costs=false")
+    for line, cost in expected.items():
+        if placed[line][2] - placed[line][1] != cost:
+            sys.exit(f"{path}:{line}: expected {cost} ns, got {placed[line]}")
+
+
 def main():
     tool, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     os.makedirs(folder, exist_ok=True)
+    check_costs(tool, folder, 100)
     applied = kept = slower = events = 0
     for number, (compute, comm, sync) in enumerate(SETTINGS):
         programs, lines = [], []
