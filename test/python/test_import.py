@@ -3,6 +3,7 @@
 
 """FX graphs become modules of comm operations. Every construct is imported, and the module parses."""
 
+import math
 import operator
 import re
 
@@ -173,6 +174,32 @@ def test_symbolic_sizes_have_hints(world):
     assert "comm.bytes_hint = 128 : i64" in text
     assert "tensor<?x?xf32>" in ops["mul"] and "comm.bytes_hint = array<i64: 128>" in ops["mul"]
     assert "comm.bytes_hint = array<i64: 1024>" in ops["all_gather_into_tensor"]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 8), (3, 16), (7, 24)])
+def test_hints_are_those_of_pytorch(world, rows, columns):
+    """The referee is the function with which Inductor's measurements of collectives ask for sizes."""
+    get_hint = pytest.importorskip("torch._inductor.fx_passes.node_runtime_estimation").get_hint
+
+    def f(x, y):
+        gathered = c10d.wait_tensor(c10d.all_gather_into_tensor((x * 2).flatten(), RANKS, world))
+        scattered = c10d.wait_tensor(c10d.reduce_scatter_tensor(y.expand(RANKS, -1, -1) + 1, "sum", RANKS, world))
+        return (
+            c10d.wait_tensor(c10d.all_reduce(torch.cat([x, x + 1]).to(torch.bfloat16), "sum", world)),
+            gathered,
+            scattered,
+        )
+
+    gm = trace(f, (rows, columns), (rows, columns), symbolic=True)
+    _, ops = exported(gm)
+    checked = 0
+    for node in gm.graph.nodes:
+        hint = re.search(r"comm\.bytes_hint = array<i64: (\d+)>", ops.get(node.name, ""))
+        if hint:
+            sizes = [get_hint(size) for size in node.meta["val"].shape]
+            assert int(hint[1]) == math.prod(sizes) * node.meta["val"].element_size(), node
+            checked += 1
+    assert checked >= 6
 
 
 def test_futures_cross_graphs(world):
