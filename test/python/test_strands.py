@@ -727,12 +727,36 @@ def _late_ranks(rank, ranks):
         torch.distributed.barrier()
 
 
+def _unequal_ranks(rank, ranks, machine):
+    """A rank that computes more than another divides in another way. Both say so, and run without strands."""
+
+    def layers(x, *weights):
+        for up, down in zip(weights[::2], weights[1::2]):
+            y = x @ up
+            y = (y.cos().sin() * y.sum() - y.amax(0)).relu() if rank else y.relu()
+            x = x + reduced(y @ down, group)
+        return x
+
+    group = torch.distributed.group.WORLD.group_name
+    args = [torch.ones(s) for s in [(64, 16), *[(16, 8), (8, 16)] * 2]]
+    for strands in ("auto", "off"):
+        gm = make_fx(layers, tracing_mode="fake")(*args)
+        gm, report = ct.schedule_overlap(gm, machine=machine, memory_budget_ratio=4.0, strands=strands)
+        if strands == "off":
+            assert torch.equal(gm(*args), layers(*args))
+            continue
+        assert report["strands"]["parts"] > 1
+        with pytest.raises(RuntimeError, match='may split differently .*: strands="off" splits'):
+            gm(*args)
+
+
 def _all_of_a_step(rank, ranks, machine):
     _same_step_on_all_ranks(rank, ranks, machine, Layer, exact=True)
     _same_step_on_all_ranks(rank, ranks, machine, Block, exact=False)
     _code_in_strands(rank, ranks, machine)
     _one_rank_decides(rank, ranks)
     _late_ranks(rank, ranks)
+    _unequal_ranks(rank, ranks, machine)
 
 
 def test_a_tensor_parallel_step_is_equal_on_two_ranks(slow):

@@ -397,7 +397,7 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         _prepare(gm.graph)
         settings, facts = measured(gm.graph, settings)
         strands, settings, given = in_strands(gm.graph, settings, schedule_graph)
-        with compared_at_first_call(gm) as decided:
+        with compared_at_first_call(gm, strands) as decided:
             own = schedule_graph(gm.graph, settings)
             decided.extend(own.get("decision", ()))
         report = {**changed_from(given, own), **strands, **facts}

@@ -292,7 +292,7 @@ def _speak(order: list, report: dict, options: Options) -> None:
 
     reporting.announce(V.graph.wrapper_code, describe)
     try:
-        comparison.guard(V.graph.wrapper_code, sequences)
+        comparison.guard(V.graph.wrapper_code, sequences, getattr(V.graph.module, "meta", {}).get(META))
     except Exception as error:  # The schedule is kept. Only the comparison is missing.
         survive("ranks will not be compared", error)
     if not options.record:
@@ -311,7 +311,8 @@ def _compare_graph() -> None:
     if isinstance(V.graph, SubgraphLowering) or V.graph.cpp_wrapper:
         return
     try:
-        comparison.guard(V.graph.wrapper_code, comparison.sequences_of(V.graph.module.graph))
+        module = V.graph.module
+        comparison.guard(V.graph.wrapper_code, comparison.sequences_of(module.graph), module.meta.get(META))
     except Exception as error:  # The schedule is kept. Only the comparison is missing.
         survive("ranks will not be compared", error)
 

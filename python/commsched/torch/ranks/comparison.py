@@ -95,8 +95,25 @@ def hashes(sequences: dict[str, list[str]]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def guard(wrapper: Any, sequences: dict[str, list[str]]) -> None:
-    """Makes the code that `wrapper` (Inductor's) is going to write compare ranks when it first runs."""
+def described(collectives: int, report: dict) -> str:
+    """What an error says of a graph's collectives, for the ranks to tell how they differ.
+
+    Args:
+        report: what is reported of its schedule. {} if it has none.
+    """
+    text, strands = f"{collectives} collective{'s' if collectives != 1 else ''}", report.get("strands")
+    if strands is None:
+        return text
+    split = f"split into {strands['parts']} strands"
+    return f"{text}, {split}" if strands["parts"] > 1 else f"{text}, not split into strands ({strands['reason']})"
+
+
+def guard(wrapper: Any, sequences: dict[str, list[str]], report: dict | None = None) -> None:
+    """Makes the code that `wrapper` (Inductor's) is going to write compare ranks when it first runs.
+
+    Args:
+        report: what is reported of the graph's schedule.
+    """
     from torch._inductor.virtualized import V
 
     if not sequences:
@@ -107,13 +124,19 @@ def guard(wrapper: Any, sequences: dict[str, list[str]]) -> None:
     # A graph that was not scheduled is a program and a decision of its own.
     groups = tuple((group, *by_group.get(group, (value, value))) for group, value in hashes(sequences))
     wrapper.header.writeline(f"from commsched.torch.ranks import first_run as {FUNCTION}")
-    wrapper.writeline(f"{FUNCTION}({groups!r}, {program!r}, {decision!r})")
+    about = described(sum(map(len, sequences.values())), report or {})
+    wrapper.writeline(f"{FUNCTION}({groups!r}, {program!r}, {decision!r}, {about!r})")
 
 
-def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = None, decision: Any = None) -> None:
+def first_run(
+    groups: tuple[tuple[str, str, str], ...], program: str | None = None, decision: Any = None, about: str = ""
+) -> None:
     """Compares this rank's decisions with those of the other ranks of each group, the first time only.
 
     The decision about `program` holds for later graphs of it.
+
+    Args:
+        about: what an error says of this rank's graph (`described`).
 
     Raises:
         RuntimeError: two ranks of a group have decided differently about one program, or all ranks of a group
@@ -131,7 +154,7 @@ def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = No
             pending.append((group, own, value))
     # All ranks visit the groups in one order, so that no two of them wait for each other.
     for group, own, value in sorted(pending):
-        _compare(group, own, value)
+        _compare(group, own, value, about)
     _passed.add(groups)
 
 
@@ -177,10 +200,11 @@ class _BeforeFirstCall:
 
     Attributes:
         by_group: indexed by name of a group: hashes of the program and of the decision, as its ranks see them.
+        about: what an error says of the graph (`described`).
     """
 
-    def __init__(self, by_group: dict[str, tuple[str, str]]):
-        self.by_group = by_group
+    def __init__(self, by_group: dict[str, tuple[str, str]], about: str):
+        self.by_group, self.about = by_group, about
 
     def __call__(self, gm: torch.nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or detect_fake_mode(args) is not None:
@@ -189,17 +213,20 @@ class _BeforeFirstCall:
         for group, program, decision in sorted(named):
             if len(group[0]) > 1:
                 _calls[group, program] += 1
-                _Comparison(group, f"{program}.graph{_calls[group, program]}").compare(decision)
+                _Comparison(group, f"{program}.graph{_calls[group, program]}", self.about).compare(decision)
         self.by_group = {}
 
 
 @contextlib.contextmanager
-def compared_at_first_call(gm: fx.GraphModule) -> Iterator[list]:
+def compared_at_first_call(gm: fx.GraphModule, report: dict) -> Iterator[list]:
     """A graph that is scheduled in this block compares its decision with other ranks when its module is first called.
 
     This is for graphs that run as they stand, such as those of `schedule_overlap`. The n-th graph of these collectives
     on one rank is compared with the n-th one on the others, whatever the options. The block puts the decision into the
     list. An empty list, also after an error, stands for the order as given.
+
+    Args:
+        report: what is known of the schedule so far: what was split into strands.
     """
     hooks, decided = gm._forward_pre_hooks, list[Any]()
     for key in [k for k, hook in hooks.items() if isinstance(hook, _BeforeFirstCall)]:
@@ -213,14 +240,15 @@ def compared_at_first_call(gm: fx.GraphModule) -> Iterator[list]:
         yield decided
     finally:
         if shape is not None and shape.lines:
-            gm.register_forward_pre_hook(_BeforeFirstCall(shape.by_group(tuple(decided) or shape.as_given())))
+            by_group = shape.by_group(tuple(decided) or shape.as_given())
+            gm.register_forward_pre_hook(_BeforeFirstCall(by_group, described(len(shape.lines), report)))
 
 
-def _compare(group: Group, program: str, decision: str) -> None:
+def _compare(group: Group, program: str, decision: str, about: str = "") -> None:
     # Another program whose collectives on this group are alike may have another decision: it is compared by itself.
     earlier = sum((group, program) == known[:2] for known in _checked)
     if len(group[0]) > 1 and dist.get_backend() != "fake":
-        _Comparison(group, f"{program}.{earlier}" if earlier else program).compare(decision)
+        _Comparison(group, f"{program}.{earlier}" if earlier else program, about).compare(decision)
     _checked.add((group, program, decision))
 
 
@@ -228,10 +256,14 @@ class _Comparison:
     """The work of one rank in the store, for one program on one group.
 
     Keys below `same` belong to all groups of the same ranks, and those below `key` to the program on its group.
+
+    Args:
+        about: what an error says of this rank's graph (`described`).
     """
 
-    def __init__(self, group: Group, program: str):
+    def __init__(self, group: Group, program: str, about: str = ""):
         self.ranks, number = group
+        self.about = about
         self.me = dist.get_rank()
         self.store = dist.distributed_c10d._get_default_store()
         self.same = _same(self.ranks)
@@ -240,6 +272,7 @@ class _Comparison:
     def compare(self, value: str) -> None:
         """The first rank leaves its decision. The last rank leaves a word that all have come."""
         _visited.add(self.key)
+        self.store.set(f"{self.same}/about/{self.me}", self.about)
         held, first = self.store.compare_set(f"{self.key}/value", "", f"{value} {self.me}").decode().split()
         if held != value:
             self.store.set(f"{self.key}/wrong", f"{self.me} {first}")
@@ -294,17 +327,42 @@ class _Comparison:
         return [place.decode() for place in self.store.multi_get(keys)] if self.store.check(keys) else []
 
     def _fail(self, one: str, other: str) -> NoReturn:
+        abouts = [self._about(rank) for rank in (one, other)]
         _let_all_read(self.store, f"{self.same}/read", len(self.ranks))
         raise RuntimeError(
             f"CommSched: rank {one} is about to run another sequence of collectives on {self._name()} than rank "
-            f"{other}; the ranks would hang or mix up their data. All ranks need the same versions, options and "
-            'machine profile, and the same shapes in the first graph. With collective_order="program" and '
-            "bucketing=False every rank keeps PyTorch's own sequence"
+            f"{other}; the ranks would hang or mix up their data. {_difference(one, other, *abouts)}"
         )
+
+    def _about(self, rank: str) -> str:
+        """What a rank has left about its graph. "" if there is nothing."""
+        key = f"{self.same}/about/{rank}"
+        return self.store.get(key).decode() if self.store.check([key]) else ""
 
     def _name(self) -> str:
         few = len(self.ranks) <= 16
         return f"the group of ranks {list(self.ranks)}" if few else f"a group of {len(self.ranks)} ranks"
+
+
+def _difference(one: str, other: str, about_one: str, about_other: str) -> str:
+    """How the graphs of two ranks differ, and which options keep ranks from deciding differently."""
+    text = ""
+    if about_one != about_other:
+        known = (
+            f"that of rank {other} has {about_other}" if about_other else f"nothing is known of that of rank {other}"
+        )
+        text = f"The graph of rank {one} has {about_one}; {known}. "
+    off = ""
+    if "strands" in about_one + about_other:
+        off = 'strands="off", '
+        text += (
+            "Ranks that compute different things may split differently into strands, or only one of them can: "
+            'strands="off" splits no graph. '
+        )
+    return (
+        f"{text}All ranks need the same versions, options and machine profile, and the same shapes in the first graph. "
+        f'With {off}collective_order="program" and bucketing=False every rank keeps PyTorch\'s own sequence'
+    )
 
 
 def _let_all_read(store: Any, key: str, count: int) -> None:
