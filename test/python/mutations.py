@@ -18,7 +18,7 @@ counts as noticed.
 
 `run` returns 1 if any mutation survives, or if a killer fails without a mutation.
 
-Each of 0 to 93 was noticed by the test named beside it. The quick ones take 150 s of one core together.
+Each of 0 to 95 was noticed by the test named beside it. The quick ones take 150 s of one core together.
 """
 
 from __future__ import annotations

@@ -411,22 +411,34 @@ MUTATIONS = [
     ),
     mutation(
         "the gate does not see memory that is used again",
-        "inductor/gate.py",
+        "inductor/kernel_gate.py",
         ("        if isinstance(line, code.ReuseLine):\n", "        if False:\n"),
         killer="test_gate.py::test_memory_of_a_collective_in_flight_is_not_given_away",
     ),
     mutation(
         "the gate does not see what kernels mutate",
-        "inductor/gate.py",
+        "inductor/kernel_gate.py",
         ("(*out.get_mutations(), *(() if", "(*(), *(() if"),
         ("    writes |= {memory.find(m) for out in leaf.get_outputs() for m in out.get_mutations()}\n", ""),
         killer="test_gate.py::test_kernels_leave_the_memory_of_collectives_in_flight_alone",
     ),
     mutation(
         "the gate takes operands of one collective for one memory",
-        "inductor/gate.py",
+        "inductor/kernel_gate.py",
         ("*(() if _collective(leaf) else out.get_aliases())", "*out.get_aliases()"),
         killer="test_gate.py::test_kernels_that_reduce_operands_in_place_together_do_not_make_them_one_memory",
+    ),
+    mutation(
+        "the gate takes an operator of somebody else for one that starts nothing",
+        "inductor/gate.py",
+        ("            found.setdefault(filler, set()).add(m)\n", "            pass\n"),
+        killer="test_gate.py::test_an_unknown_operator_whose_result_is_waited_for_is_a_start",
+    ),
+    mutation(
+        "what an unknown operator started reads nothing",
+        "semantics/effects.py",
+        ("                reads = reads | self.aliases.of_all(read_until(node))\n", ""),
+        killer="test_gate.py::test_an_unknown_operator_whose_result_is_waited_for_is_a_start",
     ),
     mutation(
         "the gate does not see that gloo fills lists again",

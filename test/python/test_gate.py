@@ -11,7 +11,9 @@ torch = pytest.importorskip("torch")
 
 from conftest import trace
 
-from commsched.torch.inductor import gate, gloo_lists, in_place
+import commsched.torch as ct
+from commsched.torch.inductor import gate, gloo_lists, in_place, kernel_gate
+from commsched.torch.semantics import effects
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 
@@ -81,6 +83,93 @@ def test_operands_that_are_reduced_in_place_together_are_not_one_memory(world):
     with graph.inserting_before(last):
         graph.call_function(aten.add_.Tensor, (waits[1], 1))
     assert len(gate.races_of_graph(graph)) == 1
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_what_is_sent_may_be_read_and_not_written(world, listed):
+    def f(x, y):
+        if listed:
+            sent, received = c10d.batch_p2p_ops(["isend", "irecv"], [1, 1], [0, 0], [x, y], world)
+        else:
+            sent, received = c10d.isend(x, 1, 0, world), c10d.irecv(y, 1, 0, world)
+        read = x * 2
+        c10d.wait_tensor(sent)
+        x.add_(1)
+        return read, c10d.wait_tensor(received) * 3
+
+    graph = trace(f, (4, 4), (4, 4)).graph
+    assert gate.races_of_graph(graph) == []
+    read, other = nodes(graph, aten.mul.Tensor)
+    (write,), (sent, _) = nodes(graph, aten.add_.Tensor), nodes(graph, c10d.wait_tensor.default)
+    read.append(write)
+    (race,) = gate.races_of_graph(graph)
+    assert "add_ writes what" in race and "reads until its wait" in race
+    sent.append(write)
+    other.args = (graph.find_nodes(op="placeholder")[1], 3)
+    read.append(other)
+    (race,) = gate.races_of_graph(graph)
+    assert "mul_1 reads what" in race and "fills until its wait" in race
+
+
+@pytest.fixture(scope="module")
+def starting():
+    """An operator of somebody else that starts a gather, for the caller to wait for."""
+    with torch.library._scoped_library("commsched_gate", "FRAGMENT") as library:
+        library.define("start(Tensor x) -> Tensor")
+        library.impl("start", lambda x: x.new_empty(8 * x.shape[0], *x.shape[1:]), "Meta")
+        yield torch.ops.commsched_gate.start
+
+
+def test_an_unknown_operator_whose_result_is_waited_for_is_a_start(world, starting):
+    def f(x):
+        y = x * 2
+        landed = c10d.wait_tensor(starting(y))
+        y.add_(1)
+        return landed * 2
+
+    gm = trace(f, (4, 4))
+    assert gate.races_of_graph(gm.graph) == []
+    assert ("wait_tensor", "add_") in {(a.name, b.name) for a, b in effects.edges(gm.graph)}
+    (start,), (write,), (wait,), (_, read) = (
+        nodes(gm.graph, t) for t in (starting.default, aten.add_.Tensor, c10d.wait_tensor.default, aten.mul.Tensor)
+    )
+    start.append(write)
+    assert gate.races_of_graph(gm.graph) == ["add_ writes what start reads until its wait"]
+    wait.append(write)
+    read.args = (start, 2)
+    start.append(read)
+    assert gate.races_of_graph(gm.graph) == ["mul_1 reads what start fills until its wait"]
+
+
+def test_a_collective_in_place_on_the_result_of_an_unknown_operator_is_the_start(world, starting):
+    def f(x):
+        y = x * 2
+        total = c10d.all_reduce_(starting(y), "sum", world)
+        y.add_(1)
+        return c10d.wait_tensor(total)
+
+    graph = trace(f, (4, 4)).graph
+    assert gate.races_of_graph(graph) == []
+    view = lambda x: c10d.wait_tensor(x.t())  # PyTorch's operators start nothing.
+    assert gate.races_of_graph(trace(view, (4, 4)).graph) == []
+
+
+def test_a_write_is_scheduled_behind_the_wait_for_what_an_unknown_operator_started(world, starting):
+    """The write has to come early for the gather behind it, which is exposed otherwise."""
+
+    def f(x, w):
+        y = x * 2
+        flying = starting(y)
+        product = w @ w
+        landed = c10d.wait_tensor(flying)
+        y.add_(1)
+        gathered = c10d.wait_tensor(c10d.all_gather_into_tensor(y, 8, world))
+        return landed.sum() + product.sum() + gathered.sum()
+
+    gm, _ = ct.schedule_overlap(trace(f, (1024, 1024), (2048, 2048)), memory_budget_ratio=4.0)
+    names = [n.name for n in gm.graph.nodes]
+    assert names.index("wait_tensor") < names.index("add_")
+    assert names.index("all_gather_into_tensor") < names.index("mm")
 
 
 # Which operands a graph inside of a call writes, given its inputs p and q and something of its own.
@@ -212,12 +301,12 @@ def test_memory_of_a_collective_in_flight_is_not_given_away():
 
     start = call(kernel(ir._CollectiveKernel, "gathered", "operand"))
     wait = call(kernel(ir._WaitKernel, "landed", "gathered"))
-    assert gate.races_of_code([start, wait, reuse("operand", "other")]) == []
-    assert gate.races_of_code([start, reuse("unrelated", "other"), wait]) == []
-    assert gate.races_of_code([start, reuse("operand", "other"), wait]) == [
+    assert kernel_gate.races_of_code([start, wait, reuse("operand", "other")]) == []
+    assert kernel_gate.races_of_code([start, reuse("unrelated", "other"), wait]) == []
+    assert kernel_gate.races_of_code([start, reuse("operand", "other"), wait]) == [
         "other writes what gathered reads until its wait"
     ]
-    assert gate.races_of_code([start, reuse("gathered", "other"), wait]) == [
+    assert kernel_gate.races_of_code([start, reuse("gathered", "other"), wait]) == [
         "other writes what gathered fills until its wait"
     ]
 
@@ -250,9 +339,30 @@ def test_kernels_leave_the_memory_of_collectives_in_flight_alone():
     graph = mock.Mock()
     graph.scheduler.mutation_real_name = {}
     with V.set_graph_handler(graph):
-        assert gate.races_of_kernels([start, wait, writes]) == gate.races_of_kernels([start, wait, reads]) == []
-        assert gate.races_of_kernels([start, writes, wait]) == ["k writes what gathered reads until its wait"]
-        assert gate.races_of_kernels([start, reads, wait]) == ["k reads what gathered fills until its wait"]
+        assert (
+            kernel_gate.races_of_kernels([start, wait, writes])
+            == kernel_gate.races_of_kernels([start, wait, reads])
+            == []
+        )
+        assert kernel_gate.races_of_kernels([start, writes, wait]) == ["k writes what gathered reads until its wait"]
+        assert kernel_gate.races_of_kernels([start, reads, wait]) == ["k reads what gathered fills until its wait"]
+
+
+def test_a_kernel_of_an_unknown_operator_whose_result_is_waited_for_is_a_start(starting):
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    start, known = (scheduled(kernel(ir.FallbackKernel, "gathered", "operand"), reads=["operand"]) for _ in range(2))
+    start.node.op_overload, known.node.op_overload = starting.default, aten.cumsum.default
+    wait = scheduled(kernel(ir._WaitKernel, "landed", "gathered"))
+    writes, reads = scheduled(buffer("k"), mutates=["operand"]), scheduled(buffer("k"), reads=["gathered"])
+    graph = mock.Mock()
+    graph.scheduler.mutation_real_name = {}
+    with V.set_graph_handler(graph):
+        assert kernel_gate.races_of_kernels([start, wait, writes, reads]) == []
+        assert kernel_gate.races_of_kernels([start, writes, wait]) == ["k writes what gathered reads until its wait"]
+        assert kernel_gate.races_of_kernels([start, reads, wait]) == ["k reads what gathered fills until its wait"]
+        assert kernel_gate.races_of_kernels([known, writes, reads, wait]) == []
 
 
 def test_kernels_that_reduce_operands_in_place_together_do_not_make_them_one_memory():
@@ -275,5 +385,5 @@ def test_kernels_that_reduce_operands_in_place_together_do_not_make_them_one_mem
     graph = mock.Mock()
     graph.scheduler.mutation_real_name = {}
     with V.set_graph_handler(graph):
-        assert gate.races_of_kernels([start, waits[0], write, waits[1]]) == []
-        assert gate.races_of_kernels([start, waits[1], write, waits[0]])
+        assert kernel_gate.races_of_kernels([start, waits[0], write, waits[1]]) == []
+        assert kernel_gate.races_of_kernels([start, waits[1], write, waits[0]])

@@ -17,7 +17,7 @@ from conftest import trace
 import commsched.torch as ct
 import gloo
 from commsched.torch.apply.snapshot import Snapshot
-from commsched.torch.inductor import gate, hooks, in_place, passes
+from commsched.torch.inductor import gate, hooks, in_place, kernel_gate, passes
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 ATEN = dict(fx_graph_cache=False, fallback_by_default=True, allow_buffer_reuse=False, inplace_buffers=False)
@@ -300,7 +300,7 @@ def _stopped_once(where):
         calls.append(things)
         return ["k writes what c reads until its wait"] if len(calls) == 1 else []
 
-    setattr(gate, where, planted)
+    setattr(gate if where == "races_of_graph" else kernel_gate, where, planted)
     return calls
 
 

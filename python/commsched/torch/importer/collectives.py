@@ -13,6 +13,7 @@ import torch.fx as fx
 
 from ..options import to_ns
 from ..semantics import operators
+from ..semantics.effects import read_until
 from ..semantics.operators import nodes_in, storage_of
 from .computes import ComputeImports
 from .mlir_text import FREE, cost_attribute
@@ -211,14 +212,17 @@ class CollectiveImports(ComputeImports):
         self.landed.add(source.storage)
 
     def _wait_for_opaque(self, node: fx.Node, source: Result) -> None:
-        """Imports a wait for what an opaque operator started. The storage may be written until here."""
-        spec = operators.spec_of(node)
+        """Imports a wait for what an opaque operator started. The storage may be written until here, and the
+        operator's operands may be read.
+        """
+        spec, sources = operators.spec_of(node), None
         if isinstance(source, Value) and source.storage:
             self.canonical[storage_of(node.meta["val"])] = source.storage
             self.landed.add(source.storage)
             spec = copy.copy(spec)
             spec.mutated = (0,)
-        self.compute(node, spec)
+            sources = read_until(node)
+        self.compute(node, spec, sources)
 
     def shard_dim_all_to_all(self, node: fx.Node, spec: operators.Spec) -> bool:
         """Emits a start and its wait under one name: the operator waits for itself."""

@@ -30,7 +30,7 @@ class Flights:
     """The collectives in flight, and what they read and fill. Collects what touches them too early.
 
     A collective of a list lands element by element, but some fill all of their results again at each wait
-    (`gate._lands_again`): nobody may write a result of theirs before the last wait. A collective without a wait flies
+    (`gate.lands_again`): nobody may write a result of theirs before the last wait. A collective without a wait flies
     to the end, and nobody can tell when it has landed, so it is left out.
     """
 

@@ -3,16 +3,16 @@
 
 """The last gate: while a collective is in flight, nobody may write what it reads, or touch what it fills.
 
-`races_of_graph` looks at the FX graph behind the last pass, `races_of_kernels` at the nodes of Inductor's scheduler,
-and `races_of_code` at the memory that the generated code uses again. All three follow one rule (`flights.Flights`) and
-share no code with the passes that they guard, not even the table of operators: they read schemas, storages of fake
-tensors and Inductor's own dependences.
+`races_of_graph` looks at the FX graph behind the last pass, `kernel_gate.races_of_kernels` at the nodes of Inductor's
+scheduler, and `kernel_gate.races_of_code` at the memory that the generated code uses again. All three follow one rule
+(`flights.Flights`) and share no code with the passes that they guard, not even the table of operators: they read
+schemas, storages of fake tensors and Inductor's own dependences.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -23,13 +23,16 @@ from .flights import Flights, Memory
 
 NAMESPACE = "_c10d_functional"
 WAIT = "_c10d_functional::wait_tensor"
+# A list of sends and receives. A send's result is memory of its own: the operand is only read until the wait for it.
+BATCH = "_c10d_functional::batch_p2p_ops"
 # Operators of the namespace that neither start a collective nor wait for one.
 NEITHER = {"_c10d_functional::_wrap_tensor_autograd"}
+# The namespaces of operators that start nothing. Any other call whose result is waited for may be a start.
+STARTING_NOTHING = {"aten", "fsdp", "inductor", "prim", "prims", "quantized", NAMESPACE}
 # The operands, by position, that operators write although their schemas do not say so.
 UNMARKED_WRITES = {
     "inductor::resize_storage_bytes_": (0,),
     "fsdp::all_gather_copy_in": (1,),
-    "_c10d_functional::batch_p2p_ops": (3,),
     "_c10d_functional::irecv": (0,),
 }
 # The operand, by position, that results share memory with although the schema does not say so.
@@ -37,8 +40,7 @@ UNMARKED_VIEWS = {
     WAIT: 0,
     "aten::_unsafe_view": 0,
     "fsdp::all_gather_copy_in": 1,
-    "_c10d_functional::batch_p2p_ops": 3,
-    "_c10d_functional::isend": 0,
+    BATCH: 3,
     "_c10d_functional::irecv": 0,
 }
 # Operators that look at sizes and strides, which a tensor has before its elements.
@@ -56,11 +58,16 @@ METADATA = {
 }
 
 
+# Something that starts or ends a flight: its key, what it is ("start", "unknown" or "wait"), and the memory that it
+# fills or waits for.
+Event = tuple[Any, str, set[Hashable]]
+
+
 class Overwritten(RuntimeError):
     """Code would touch the memory of a collective in flight. It must not run."""
 
 
-def _lands_again(schema: torch.FunctionSchema | None, arguments: Iterable[Any]) -> bool:
+def lands_again(schema: torch.FunctionSchema | None, arguments: Iterable[Any]) -> bool:
     """Whether each wait for one result of a collective fills all of its results again.
 
     gloo reduces and scatters a list by all-reduces into memory of its own, and copies all pieces of this rank from
@@ -81,27 +88,61 @@ def _lands_again(schema: torch.FunctionSchema | None, arguments: Iterable[Any]) 
     return False
 
 
-# The FX graph
+def unknown_starts(events: Iterable[Event]) -> dict[Any, set[Hashable]]:
+    """The calls of unknown operators that must have started what is waited for, as no known start filled it since.
+
+    Returns:
+        Indexed by key: the memory that the call fills until a wait.
+    """
+    last: dict[Hashable, tuple[Any, str]] = {}
+    found: dict[Any, set[Hashable]] = {}
+    for key, kind, memory in events:
+        for m in memory:
+            if kind != "wait":
+                last[m] = key, kind
+                continue
+            filler, by = last.pop(m, (None, "start"))
+            if by == "unknown":
+                found.setdefault(filler, set()).add(m)
+    return found
 
 
 def races_of_graph(graph: fx.Graph) -> list[str]:
     """What touches the memory of collectives in flight, in the order of an FX graph. O(nodes + arguments)."""
     calls = _calls(graph)
-    if not any(_is_start(n) for n in calls):
+    if not any(_is_start(n) or _is_wait(n) for n in calls):
         return []
     of = _memory_of(graph)
     flights = Flights({m for n in calls if _is_wait(n) for m in of(n.args[0])})
+    unknown = unknown_starts(_events(calls, of))
     for node in calls:
         if _is_wait(node):
             for m in of(node.args[0]):
                 flights.wait(m)
         elif _is_start(node):
-            again = _lands_again(_schema(node), (*node.args, *node.kwargs.values()))
+            again = lands_again(_schema(node), (*node.args, *node.kwargs.values()))
             flights.start(node.name, _elements(node, of), again)
+        elif node in unknown:
+            flights.start(node.name, [(of(list(node.all_input_nodes)) - unknown[node], unknown[node])])
         elif node.target is not operator.getitem and not _is_view(node) and not _is_metadata(node):
             writes = of(_written(node))
             flights.touch(node.name, of(list(node.all_input_nodes)) - writes, writes)
     return flights.races
+
+
+def _events(calls: Iterable[fx.Node], of: Callable[[Any], set[Hashable]]) -> Iterator[Event]:
+    for node in calls:
+        if _is_wait(node):
+            yield node, "wait", of(node.args[0])
+        elif _is_start(node):
+            yield node, "start", of(node) | of(_written(node))
+        elif node.target is not operator.getitem and not _is_view(node) and may_start(node.target):
+            yield node, "unknown", of(node) - of(list(node.all_input_nodes)) | of(_written(node))
+
+
+def may_start(target: Any) -> bool:
+    """Whether a call may start a collective that it does not wait for: an operator of somebody else, or a function."""
+    return not isinstance(target, torch._ops.OpOverload) or target.namespace not in STARTING_NOTHING
 
 
 def _calls(graph: fx.Graph) -> list[fx.Node]:
@@ -200,6 +241,9 @@ def _shared(node: fx.Node, names: dict[fx.Node, list[Hashable]]) -> list[tuple[H
         results = names[node]
         # A list of results has the memory of a list of operands, element by element.
         one_for_one = len(sources) == len(results) and isinstance(argument, (list, tuple))
+        if schema.name == BATCH and one_for_one:
+            pairs += [pair for pair, op in zip(zip(results, sources), node.args[0]) if op == "irecv"]
+            continue
         pairs += zip(results, sources) if one_for_one else [(r, s) for r in results for s in sources]
     return pairs
 
@@ -207,6 +251,8 @@ def _shared(node: fx.Node, names: dict[fx.Node, list[Hashable]]) -> list[tuple[H
 def _written(node: fx.Node) -> list[fx.Node]:
     """The operands that a call may write."""
     schema = _schema(node)
+    if schema is not None and schema.name == BATCH:
+        return [n for op, n in zip(node.args[0], node.args[3]) if op == "irecv"]
     if schema is None:
         return _written_inside(node) if isinstance(node.target, torch._ops.HigherOrderOperator) else []
     marked = [i for i, a in enumerate(schema.arguments) if a.is_write]
@@ -255,6 +301,9 @@ def _written_inputs(graph: fx.Graph) -> list[int] | None:
 
 def _elements(node: fx.Node, of: Any) -> list[tuple[set, set]]:
     """What a collective reads and fills. Indexed by element of a list."""
+    if (schema := _schema(node)) is not None and schema.name == BATCH:
+        received = zip(node.args[0], node.args[3], _storages_of_results(node, of))
+        return [(of(operand), result if op == "isend" else result | of(operand)) for op, operand, result in received]
     written, operands = of(_written(node)), list(node.args[:1])
     outs = node.kwargs.get("out")
     if outs is not None:
@@ -279,118 +328,3 @@ def _storages_of_results(node: fx.Node, of: Any) -> list[set]:
         if user.target is operator.getitem and isinstance(user.args[1], int):
             results[user.args[1]] |= of(user)
     return results
-
-
-# The nodes of Inductor's scheduler
-
-
-def races_of_kernels(order: Sequence[Any]) -> list[str]:
-    """What touches the memory of collectives in flight, in an order of Inductor's scheduler nodes."""
-    from torch._inductor import ir
-
-    leaves = [(s, leaf) for s in order for leaf in s.get_nodes()]
-    if not any(_collective(leaf) for _, leaf in leaves):
-        return []
-    memory = Memory()
-    for _, leaf in leaves:
-        for out in leaf.get_outputs():
-            # A collective in place names all of its operands as its aliases. They are not one memory.
-            for other in (*out.get_mutations(), *(() if _collective(leaf) else out.get_aliases())):
-                memory.join(out.get_name(), other)
-    from torch._inductor.virtualized import V
-
-    for name, real in V.graph.scheduler.mutation_real_name.items():
-        memory.join(name, real)
-    waits = {memory.find(leaf.node.inputs[0].get_name()) for _, leaf in leaves if isinstance(leaf.node, ir._WaitKernel)}
-    flights = Flights(waits)
-    for s, leaf in leaves:
-        node = leaf.node
-        if isinstance(node, ir._WaitKernel):
-            flights.wait(memory.find(node.inputs[0].get_name()))
-        elif _collective(leaf):
-            flights.start(s.get_name(), _elements_of_kernel(node, memory), _kernel_lands_again(node))
-        elif not isinstance(node, ir.MultiOutput) and not _names_memory(node):
-            reads, writes = _accesses(leaf, memory)
-            flights.touch(s.get_name(), reads - writes, writes)
-    return flights.races
-
-
-def _collective(leaf: Any) -> bool:
-    from torch._inductor import ir
-
-    return isinstance(leaf.node, ir._CollectiveKernel) and not isinstance(leaf.node, ir._WaitKernel)
-
-
-def _names_memory(node: Any) -> bool:
-    """Whether a kernel is a call of an operator that only gives another name to memory."""
-    schema = getattr(getattr(node, "op_overload", None), "_schema", None)
-    if schema is None or schema.name in UNMARKED_WRITES:
-        return False
-    return any(r.alias_info is not None for r in schema.returns) and not any(a.is_write for a in schema.arguments)
-
-
-def _accesses(leaf: Any, memory: Memory) -> tuple[set, set]:
-    """What a kernel reads and writes. Dependences that only order kernels are no accesses."""
-    from torch._inductor.dependencies import WeakDep
-
-    reads = {memory.find(d.name) for d in leaf.read_writes.reads if not isinstance(d, WeakDep)}
-    writes = {memory.find(d.name) for d in leaf.read_writes.writes}
-    writes |= {memory.find(m) for out in leaf.get_outputs() for m in out.get_mutations()}
-    return reads, writes
-
-
-def _elements_of_kernel(node: Any, memory: Memory) -> list[tuple[set, set]]:
-    from torch._inductor import ir
-
-    def of(values: Iterable[Any]) -> set:
-        return {memory.find(v.get_name()) for v in values if isinstance(v, ir.IRNode)}
-
-    inputs = [i for i in node.inputs if isinstance(i, ir.IRNode)]
-    results = list(getattr(node, "outputs", None) or [])
-    schema = getattr(getattr(node, "op_overload", None), "_schema", None)
-    if schema is not None and any(a.name == "out" and a.is_write for a in schema.arguments):
-        return [(of(inputs[:-1]), of(inputs[-1:]))]
-    if results and len(results) == len(inputs):
-        return [(of([i]), of([r])) for i, r in zip(inputs, results)]
-    fills = of(results)
-    if not results:  # It is in-place: Inductor lists the operands that are written.
-        fills = {memory.find(m.get_mutation_names()[0]) for m in node.mutation_outputs}
-    return [(of(inputs), fills)] if results else [({f}, {f}) for f in fills]
-
-
-def _kernel_lands_again(node: Any) -> bool:
-    schema = getattr(getattr(node, "op_overload", None), "_schema", None)
-    return _lands_again(schema, (*node.constant_args, *node.kwargs.values())) if schema is not None else False
-
-
-# The generated code
-
-
-def races_of_code(lines: Sequence[Any]) -> list[str]:
-    """Which memory of collectives in flight the generated code gives to another buffer.
-
-    Args:
-        lines: the lines of Inductor's wrapper, after it has planned the memory.
-    """
-    from torch._inductor import ir
-    from torch._inductor.codegen import wrapper as code
-
-    # Other lines name a kernel, too: those that free or reuse its result.
-    kernels = [(line, line.node if isinstance(line, code.ExternKernelAllocLine) else None) for line in lines]
-    if not any(isinstance(node, ir._CollectiveKernel) for _, node in kernels):
-        return []
-    memory = Memory()
-    for _, node in kernels:
-        for out in getattr(node, "mutation_outputs", None) or ():
-            for name in out.get_mutation_names():
-                memory.join(out.get_name(), name)
-    waits = {memory.find(n.inputs[0].get_name()) for _, n in kernels if isinstance(n, ir._WaitKernel)}
-    flights = Flights(waits)
-    for line, node in kernels:
-        if isinstance(line, code.ReuseLine):
-            flights.touch(line.reused_as.get_name(), (), {memory.find(line.node.get_name())})
-        elif isinstance(node, ir._WaitKernel):
-            flights.wait(memory.find(node.inputs[0].get_name()))
-        elif isinstance(node, ir._CollectiveKernel):
-            flights.start(node.get_name(), _elements_of_kernel(node, memory), _kernel_lands_again(node))
-    return flights.races

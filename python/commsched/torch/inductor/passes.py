@@ -29,7 +29,7 @@ from ..schedule import schedule_graph
 from ..semantics.landing import prepare
 from ..semantics.operators import HYBRID_NAMESPACES
 from ..strands.decision import in_strands
-from . import breaks, gate, gloo_lists, hooks, marks, outside
+from . import breaks, gate, gloo_lists, hooks, kernel_gate, marks, outside
 from .in_place import reduce_in_place
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
 
@@ -192,7 +192,7 @@ class KernelOrder(CustomSchedulerPass):
         if decided:
             try:
                 order, report = _ordered(snodes, promised.get("peak_bytes", {}))
-                races = gate.races_of_kernels(order)
+                races = kernel_gate.races_of_kernels(order)
                 if races:
                     raise gate.Overwritten(races[0])
                 report = {"place": "kernels", "holds": False, "direction": which, **report}
@@ -325,7 +325,7 @@ def _pass_last_gate(order: list, lines: list, which: str) -> None:
     Raises:
         Overwritten.
     """
-    races = gate.races_of_kernels(order) or gate.races_of_code(lines)
+    races = kernel_gate.races_of_kernels(order) or kernel_gate.races_of_code(lines)
     compilation = hooks.current()
     if not races:
         return

@@ -18,7 +18,17 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from .operators import UNMARKED_ALIASES, Spec, argument, argument_at, nodes_in, spec_of, storage_of, subgraphs
+from .operators import (
+    UNMARKED_ALIASES,
+    Spec,
+    argument,
+    argument_at,
+    nodes_in,
+    spec_of,
+    starts_nothing,
+    storage_of,
+    subgraphs,
+)
 
 # Operators whose result is a view of their first argument although the schema does not say so.
 UNMARKED_VIEWS = {
@@ -281,6 +291,7 @@ class _Edges:
                 self.pairs.append((start, node))
             else:  # An opaque operator started it, and may have written it until here.
                 writes = set(reads)
+                reads = reads | self.aliases.of_all(read_until(node))
         for memory in reads - writes:
             self._read(node, memory)
         for memory in writes:
@@ -339,6 +350,19 @@ def start_of(wait: fx.Node) -> fx.Node | None:
     while isinstance(node, fx.Node) and node.target is operator.getitem:
         node = node.args[0]
     return node
+
+
+def read_until(wait: fx.Node) -> list[fx.Node]:
+    """What is read until a wait, if a call that is no known collective started what it waits for: all of its operands.
+
+    An operator of PyTorch that is no collective starts nothing.
+    """
+    start = start_of(wait)
+    while isinstance(start, fx.Node) and isinstance(start.target, torch._ops.OpOverload) and may_alias(start):
+        start = start.args[0]  # It is a view of what was started.
+    if not isinstance(start, fx.Node) or start.op != "call_function" or starts_nothing(start.target):
+        return []
+    return list(start.all_input_nodes)
 
 
 def writes_of(node: fx.Node, spec: Spec, aliases: Aliases) -> set[int]:

@@ -82,6 +82,8 @@ SHARD_DIM_ALL_TO_ALL = "_dtensor::shard_dim_alltoall"
 # Operators of these namespaces that take a group and are not starts communicate without a wait. They hold the compute
 # stream as well as the link.
 HYBRID_NAMESPACES = ("symm_mem", "c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
+# The namespaces of operators that start nothing. Any other call may start what somebody waits for.
+STARTING_NOTHING = {"aten", "fsdp", "inductor", "prim", "prims", "quantized"}
 
 REDUCTIONS = {"sum": "sum", "avg": "avg", "product": "product", "min": "min", "max": "max"}
 
@@ -232,6 +234,11 @@ class Spec:
             or (not known and _get_effect(target) is not None)
         )
         self.by_call = self.ordered and "dropout_p" in self.arguments
+
+
+def starts_nothing(target: Any) -> bool:
+    """Whether the calls of a target are known to start no collective that somebody else waits for."""
+    return isinstance(target, torch._ops.OpOverload) and target.namespace in STARTING_NOTHING
 
 
 # Indexed by identity of a target, which the spec keeps alive: hashing an OpOverload runs Python code.
