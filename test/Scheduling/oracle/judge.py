@@ -11,10 +11,15 @@ from typing import Any
 from .block import Block, Play, load, play
 from .prices import Prices
 from .programs import Program, random_problem
-from .search import Budget, GaveUpError, Optimum, least_makespan
+from .search import Budget, GaveUpError, Optimum, Scale, least_makespan
 
 # Bounds at these scales of the times of collectives are compared, one for each program.
 SCALES = (750, 1250, 1500, 2000)
+# The rule of objective=robust (Scheduler.md, "Other costs"). At none of these scales may an answer take longer than the
+# given order by more than LOSS_PERMILLE. As planned, it may be longer than the fastest one by TOLERANCE_PERMILLE.
+ROBUST_SCALES = (750, 1000, 1250, 1500, 2000)
+LOSS_PERMILLE = 10
+TOLERANCE_PERMILLE = 1
 # Longer than any program here takes.
 NEVER = 1 << 60
 
@@ -66,6 +71,7 @@ def optimum_of(problem: Problem, budget: Budget) -> Optimum:
 class Verdict:
     """What was found of one problem. Shares are (makespan - optimum) / optimum, by objective.
 
+    The optimum of the objective robust is that of its rule (`compare_robust`).
     If the oracle gave up, the shortest answer stands for the optimum.
     """
 
@@ -127,7 +133,7 @@ def compare(problem: Problem, reports: dict[str, Any], verdict: Verdict, budget:
                 f"{objective}: an answer, but no order is within the limit of {problem.most_bytes} bytes"
             )
         else:
-            compare_answer(problem, report, optimum.makespan, objective, verdict)
+            compare_answer(problem, report, optimum.makespan, objective, verdict, budget)
             compare_bounds(problem, report, optimum.makespan, objective, verdict, budget)
 
 
@@ -151,14 +157,59 @@ def compare_input(problem: Problem, report: dict[str, Any], objective: str, verd
         )
 
 
-def compare_answer(problem: Problem, report: dict[str, Any], optimum: int, objective: str, verdict: Verdict) -> None:
+def compare_answer(
+    problem: Problem, report: dict[str, Any], optimum: int, objective: str, verdict: Verdict, budget: Budget
+) -> None:
     entry = report["functions"][0]
     after, peak = entry["makespan_ns"]["after"], entry["peak_bytes"]["after"]
     if after < optimum:
         verdict.wrong.append(f"{objective}: the makespan of {after} is below the optimum of {optimum}")
     if peak > problem.most_bytes:
         verdict.wrong.append(f"{objective}: the peak of {peak} is above the limit of {problem.most_bytes}")
+    if objective == "robust":
+        optimum = compare_robust(problem, report, optimum, verdict, budget)
     verdict.above[objective] = (after - optimum) / optimum if optimum else float(after > 0)
+
+
+def compare_robust(problem: Problem, report: dict[str, Any], optimum: int, verdict: Verdict, budget: Budget) -> int:
+    """The rule of objective=robust. Returns the makespan to compare the answer with.
+
+    The fastest answer as planned may lose to the given order at another scale. Then it is none, and the optimum is that
+    of the orders that do not lose.
+    """
+    after = report["functions"][0]["makespan_ns"]["after"]
+    if problem.given.peak > problem.most_bytes:
+        return after if is_tolerated(after, optimum) else optimum
+    for entry in report["passes"][-1].get("scales", []):
+        times, scale = entry["makespan_ns"], entry["collectives_permille"]
+        if scale in ROBUST_SCALES and times["after"] * 1000 > times["before"] * (1000 + LOSS_PERMILLE):
+            than = f"than the given order with {times['before']} at {scale} permille"
+            verdict.wrong.append(f"robust: {times['after']} is over 1 % longer {than}")
+    if after > problem.given.makespan:
+        verdict.wrong.append(f"robust: {after} is longer than the given order, {problem.given.makespan}")
+    if not is_tolerated(after, optimum):
+        found = optimum_that_does_not_lose(problem, budget)
+        if found is not None:
+            optimum = found
+    return after if is_tolerated(after, optimum) else optimum
+
+
+def is_tolerated(after: int, optimum: int) -> bool:
+    return optimum <= after and after * 1000 <= optimum * (1000 + TOLERANCE_PERMILLE)
+
+
+def optimum_that_does_not_lose(problem: Problem, budget: Budget) -> int | None:
+    """The optimum of the orders that take at most 1 % longer than the given one at all scales."""
+    scales = []
+    for scale in ROBUST_SCALES:
+        prices = Prices(problem.machine, problem.program.groups, scale)
+        block = load(problem.program, prices)
+        most = play(block, list(block.nodes)).makespan * (1000 + LOSS_PERMILLE) // 1000
+        scales.append(Scale(block, prices, most))
+    at_most = problem.given.makespan
+    return least_makespan(
+        problem.block, problem.prices, problem.most_bytes, at_most, budget, problem.cap, scales
+    ).makespan
 
 
 def compare_bounds(

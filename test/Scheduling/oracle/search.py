@@ -3,13 +3,14 @@
 """The least makespan over all bucketings and all orders within a peak limit.
 
 An order is built node by node. What is live follows from the set of nodes that have run; of two prefixes with one set,
-one is dropped if no clock of the other one is later. Nothing else is dropped but prefixes that cannot end in time.
+one is dropped if no clock of the other one is later. Nothing else is dropped but prefixes that cannot end in time. An
+order may have to end in time at several scales of the times of collectives: then it has the clocks of all of them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .block import Block, Member
@@ -166,53 +167,75 @@ class Searcher:
             clock += node.cost
         return (clock, *(max(clock, other) for other in lanes), *(max(clock, ends[start]) for start in sorted(ends)))
 
-    def settle(self, done: int, clocks: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+
+# The clocks of a prefix, by scale.
+Clocks = tuple[tuple[int, ...], ...]
+
+
+@dataclass
+class Search:
+    """One block at several scales. The makespan at the first one counts; at the others, it only has to be in time."""
+
+    scales: list[Searcher]
+    layers: dict[int, dict[int, list[Clocks]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+
+    def settle(self, done: int, clocks: Clocks) -> tuple[int, Clocks]:
         """Runs views, and waits for what is over: they cost and make nothing, so to put them off gains nothing."""
+        first = self.scales[0]
         while True:
-            state = self.state(done)
-            over = {start for start, end in zip(state.flying, clocks[1 + self.lanes :]) if end <= clocks[0]}
+            state = first.state(done)
+            over = set(state.flying)
+            for at in clocks:
+                over &= {start for start, end in zip(state.flying, at[1 + first.lanes :]) if end <= at[0]}
             for place in state.ready:
-                node = self.nodes[place]
-                is_view = node.kind == "compute" and not node.cost and not node.workspace and not self.made(place)
-                if is_view or self.awaits[place] in over:
-                    clocks = self.run(place, state.flying, clocks)
+                node = first.nodes[place]
+                is_view = node.kind == "compute" and not node.cost and not node.workspace and not first.made(place)
+                if is_view or first.awaits[place] in over:
+                    clocks = self.play(place, state.flying, clocks)
                     done |= 1 << place
                     break
             else:
                 return done, clocks
 
-    def search(self, at_most: int) -> int | None:
-        """The least makespan, if it is at most `at_most`."""
-        layers: dict[int, dict[int, list[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(list))
-        best = self.insert(layers, 0, (0,) * (1 + self.lanes), at_most, None)
-        for layer in range(len(self.nodes)):
-            for done, labels in layers.pop(layer, {}).items():
-                state = self.state(done)
+    def play(self, place: int, flying: list[int], clocks: Clocks) -> Clocks:
+        return tuple(scale.run(place, flying, at) for scale, at in zip(self.scales, clocks))
+
+    def run(self, at_most: list[int]) -> int | None:
+        """The least makespan of those that are at most `at_most`, by scale."""
+        first = self.scales[0]
+        best = self.insert(0, tuple((0,) * (1 + first.lanes) for _ in self.scales), at_most, None)
+        for layer in range(len(first.nodes)):
+            for done, labels in self.layers.pop(layer, {}).items():
+                state = first.state(done)
                 for place in state.ready:
-                    if state.live + self.made(place) <= self.limit:
+                    if state.live + first.made(place) <= first.limit:
                         for clocks in labels:
-                            self.budget.spend()
-                            after = self.run(place, state.flying, clocks)
-                            best = self.insert(
-                                layers, done | 1 << place, after, at_most if best is None else best - 1, best
-                            )
-                self.states.pop(done, None)
+                            first.budget.spend()
+                            after = self.play(place, state.flying, clocks)
+                            most = at_most if best is None else [best - 1, *at_most[1:]]
+                            best = self.insert(done | 1 << place, after, most, best)
+                for scale in self.scales:
+                    scale.states.pop(done, None)
         return best
 
-    def insert(self, layers: dict, done: int, clocks: tuple[int, ...], at_most: int, best: int | None) -> int | None:
+    def insert(self, done: int, clocks: Clocks, at_most: list[int], best: int | None) -> int | None:
         """Keeps a prefix unless another one is at least as good. Returns the best makespan."""
         done, clocks = self.settle(done, clocks)
-        if self.least_end(self.state(done), clocks) > at_most:
+        if any(s.least_end(s.state(done), at) > most for s, at, most in zip(self.scales, clocks, at_most)):
             return best
-        if done == self.full:
-            return max(clocks)
-        labels = layers[done.bit_count()][done]
+        if done == self.scales[0].full:
+            return max(clocks[0])
+        labels = self.layers[done.bit_count()][done]
         for other in labels:
-            if all(a <= b for a, b in zip(other, clocks)):
+            if is_no_later(other, clocks):
                 return best
-        labels[:] = [other for other in labels if not all(a <= b for a, b in zip(clocks, other))]
+        labels[:] = [other for other in labels if not is_no_later(clocks, other)]
         labels.append(clocks)
         return best
+
+
+def is_no_later(these: Clocks, those: Clocks) -> bool:
+    return all(a <= b for left, right in zip(these, those) for a, b in zip(left, right))
 
 
 def partitions(members: list[Member]) -> Iterator[list[list[Member]]]:
@@ -246,10 +269,33 @@ class Optimum:
     buckets: list[Bucket]
 
 
+@dataclass
+class Scale:
+    """The block at another scale of the times of collectives, and the makespan that it may have there."""
+
+    block: Block
+    prices: Prices
+    at_most: int
+
+    def own(self, buckets: list[Bucket]) -> list[Bucket]:
+        """Buckets of the block as planned, of the members of this one."""
+        members = {member.start: member for member in self.block.members}
+        return [(form, [members[member.start] for member in bucket]) for form, bucket in buckets]
+
+
 def least_makespan(
-    block: Block, prices: Prices, limit: int, at_most: int, budget: Budget, cap: int | None = None
+    block: Block,
+    prices: Prices,
+    limit: int,
+    at_most: int,
+    budget: Budget,
+    cap: int | None = None,
+    scales: Sequence[Scale] = (),
 ) -> Optimum:
-    """The optimum within `limit` and `cap` (bytes of a bucket), if it is at most `at_most`. Raises GaveUpError."""
+    """The optimum within `limit` and `cap` (bytes of a bucket), if it is at most `at_most`. Raises GaveUpError.
+
+    Only orders count that are in time at the `scales`, too.
+    """
     best = Optimum(None, [])
     for buckets in bucketings(block.members, cap):
         wanted = at_most if best.makespan is None else best.makespan - 1
@@ -257,7 +303,9 @@ def least_makespan(
         order = topological(bucketed)
         if order is None:
             continue
-        found = Searcher(bucketed, limit, budget, order).search(wanted)
+        others = [Searcher(merged(at.block, at.own(buckets), at.prices), limit, budget, order) for at in scales]
+        search = Search([Searcher(bucketed, limit, budget, order), *others])
+        found = search.run([wanted, *(at.at_most for at in scales)])
         if found is not None:
             best = Optimum(found, buckets)
     return best
