@@ -190,7 +190,7 @@ def device_calls(build: pathlib.Path) -> list[str]:
 HEAD = """# Results: collectives of the runtime beside MPI and gloo
 
 Written by `{command}`.
-CommSched {commit}; {mpi}, PyTorch {torch}; {machine}, load average {load}.
+CommSched {commsched}; {mpi}, PyTorch {torch}; {machine}, load average {load}.
 
 Each cell has the median of {samples} samples and, in parentheses, the least one. A sample makes as many calls as take
 about 50 ms, one after the other, on all ranks; the slowest rank counts. The systems take their samples in turn, and a
@@ -217,11 +217,11 @@ libraries of the tests are called in the same way, and in addition polled.
 
 def versions() -> dict[str, str]:
     def run(*command: str) -> str:
-        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     return {
-        "commit": run("git", "describe", "--always", "--dirty").strip(),
+        "commsched": importlib.metadata.version("commsched"),
         "mpi": "Open MPI " + run("mpirun", "--version").split()[3],
         "torch": importlib.metadata.version("torch"),
         "machine": f"{cpu}, {os.cpu_count()} cores",

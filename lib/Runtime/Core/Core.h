@@ -267,7 +267,7 @@ struct commrt_context {
   commrt_token *coalescing = nullptr;
   int64_t virtualNs = 0;
   commsched::runtime::Clock::time_point crowdedUntil; ///< until then waits sleep, because other processes want the core
-  int32_t failedSpins = 0, spinsToSkip = 0; ///< of waits, by which they learn whether to spin
+  int32_t failedSpins = 0, spinsToSkip = 0;           ///< of waits, by which they learn whether to spin
   bool emulatesCosts = false;
   std::unordered_set<commrt_graph *> graphs;
   bool isCapturing = false;
