@@ -20,7 +20,7 @@
 #include "CommSched/InitAll.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
-#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "CommSched/Transforms/SchedulingOptions.h"
 
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/IR/BuiltinOps.h"

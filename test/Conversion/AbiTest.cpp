@@ -15,7 +15,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Runtime/Runtime.h"
-#include "RuntimeCalls.h"
+#include "RuntimeCalls/RuntimeCalls.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"

@@ -37,7 +37,7 @@ from planted.faults import FAULTS, Fault  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LEAST = 40  # faults
 REFUSALS, PATIENCE = 2, 5  # as FuzzPrograms has them
-SECOND_ANALYSIS = ("Analysis/MemoryFlow.cpp", "Analysis/AccessOrder.cpp")
+SECOND_ANALYSIS = ("Analysis/Dependence/MemoryFlow.cpp", "Analysis/Dependence/AccessOrder.cpp")
 TOOLS = ["comm-opt", "comm-run"]
 LIBRARIES = {"lib/Runtime/Nccl/": "libcommrt_nccl.so", "lib/Runtime/": "libcommrt.so"}
 COPIED = ["libcommrt*.so*", "lib*_emu*.so"]
@@ -238,7 +238,7 @@ def run(options):
     is_found = lambda fault: fault.name in listed and "| none |" not in listed[fault.name]
     chosen = [fault for fault in FAULTS if re.search(options.only, fault.name) and not (options.missing and is_found(fault))]
     # Built in the same way without a fault, the tools pass. One file of the compiler and one of the runtime stand for all.
-    for file in () if options.trust else ("Analysis/Dependence.cpp", "Runtime/Core/Tokens.cpp"):
+    for file in () if options.trust else ("Analysis/Dependence/Dependence.cpp", "Runtime/Core/Calls/Tokens.cpp"):
         tools = workshop.make(Fault("none", file, ()))
         if (how := workshop.fuzz(tools)) or workshop.compare_analyses(tools):
             raise SystemExit(f"the tests fail without a fault: {how or 'CertificateOrder'}")

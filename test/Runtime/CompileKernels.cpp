@@ -11,7 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Nccl/KernelCompiler.h"
+#include "Nccl/Libraries/KernelCompiler.h"
 #include <cstdio>
 #include <cstdlib>
 

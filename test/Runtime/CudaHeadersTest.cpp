@@ -12,7 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Nccl/NcclSymbols.h"
+#include "Nccl/Libraries/NcclSymbols.h"
 #include "SameCall.h"
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

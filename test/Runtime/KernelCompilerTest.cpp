@@ -10,7 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Nccl/KernelCompiler.h"
+#include "Nccl/Libraries/KernelCompiler.h"
 #include "Kernels/Device/Image.h"
 #include <cstdlib>
 #include <filesystem>

@@ -11,10 +11,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
-#include "Core/Ranges.h"
-#include "Nccl/KernelCompiler.h"
-#include "Nccl/MatrixLibrary.h"
-#include "Nccl/NcclSymbols.h"
+#include "Core/Trace/Ranges.h"
+#include "Nccl/Libraries/KernelCompiler.h"
+#include "Nccl/Libraries/MatrixLibrary.h"
+#include "Nccl/Libraries/NcclSymbols.h"
 #include "SameCall.h"
 #include <gtest/gtest.h>
 #ifdef COMMSCHED_HAS_NCCL_HEADERS

@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Backend.h"
-#include "Nccl/NcclSymbols.h"
+#include "Nccl/Libraries/NcclSymbols.h"
 #include "RuntimeTestSupport.h"
 #include <arpa/inet.h>
 #include <cstdlib>

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-START, TOKENS, DEVICE, GRAPHS = "Nccl/NcclStart.cpp", "Core/Tokens.cpp", "Core/Device.cpp", "Nccl/NcclGraphs.cpp"
+START, TOKENS, DEVICE, GRAPHS = "Nccl/Collectives/NcclStart.cpp", "Core/Calls/Tokens.cpp", "Core/Calls/Device.cpp", "Nccl/Device/NcclGraphs.cpp"
 # (name, file below lib/Runtime, text, what it becomes)
 MUTATIONS = [
     ("the lane's stream does not wait for the producer", START,
@@ -35,11 +35,11 @@ MUTATIONS = [
      "std::string text = order(peer, stream, originOf(peer));", "std::string text;"),
     ("a launch does not wait for the memory of its graph", GRAPHS,
      "std::string text = order(peer, peer.graphStream, originOf(peer))", "std::string text"),
-    ("a stream that is made in a capture does not join it", "Nccl/NcclDevice.cpp",
+    ("a stream that is made in a capture does not join it", "Nccl/Device/NcclDevice.cpp",
      "error = joinCapture(peer, slot);", ";"),
-    ("a launch does not wait for the other compute streams", "Core/Graphs.cpp",
+    ("a launch does not wait for the other compute streams", "Core/Calls/Graphs.cpp",
      "  reclaimCompleted(context);\n  joinComputeStreams(context);\n", "  reclaimCompleted(context);\n"),
-    ("the other compute streams do not wait for a launch", "Core/Graphs.cpp",
+    ("the other compute streams do not wait for a launch", "Core/Calls/Graphs.cpp",
      "    return fail(context, status, text);\n  joinComputeStreams(context);", "    return fail(context, status, text);"),
 ]
 TESTS = [("RuntimeNcclTests", "*"), ("RuntimeTests", "Sizes/*:AllToAll*:Groups*:Determinism*:StreamPrograms.*")]

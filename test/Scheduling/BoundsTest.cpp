@@ -20,7 +20,7 @@
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "RandomProblem.h"
-#include "Solver/ExactSearch.h"
+#include "Solver/Exact/ExactSearch.h"
 #include "gtest/gtest.h"
 #include <map>
 #include <set>

@@ -14,7 +14,7 @@
 #define COMMSCHED_TEST_SCHEDULING_COLLECTIVEBUILDER_H
 
 #include "Bucketings.h"
-#include "Solver/ExactSearch.h"
+#include "Solver/Exact/ExactSearch.h"
 #include "gtest/gtest.h"
 #include <cstdlib>
 

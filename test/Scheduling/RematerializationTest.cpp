@@ -9,7 +9,7 @@
 #include "CommSched/Scheduling/Lenses/Rematerialization.h"
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Lenses/MemoryPlan.h"
-#include "Lenses/PlanBound.h"
+#include "Lenses/MemoryPlan/PlanBound.h"
 #include "RepeatedProgram.h"
 #include "llvm/ADT/STLExtras.h"
 

@@ -174,7 +174,7 @@ MUTATIONS = [
     # Oracles and explanations.
     mutation(
         "the exact search ignores workspace",
-        "Solver/ExactSearch.cpp",
+        "Solver/Exact/ExactSearch.cpp",
         (
             "sets.peakAt(state.live, node) <= limit",
             "state.live + sets.allocatedBy(node) <= limit",
@@ -183,7 +183,7 @@ MUTATIONS = [
     ),
     mutation(
         "the exact search gives up",
-        "Solver/ExactSearch.cpp",
+        "Solver/Exact/ExactSearch.cpp",
         ("  if (bound(state) < cutoff)\n    extend(state);\n", ""),
         killer="RandomSchedules.AreOptimalWhereSmall",
     ),
@@ -352,13 +352,13 @@ MUTATIONS = [
     ),
     mutation(
         "a merged problem has the edges of the last copy",
-        "Lenses/MergedCopies.cpp",
+        "Lenses/MemoryPlan/MergedCopies.cpp",
         ("      row = both;\n", ""),
         killer="PlanBound.HoldsForAllPlans",
     ),
     mutation(
         "a merged copy has the largest cost",
-        "Lenses/MergedCopies.cpp",
+        "Lenses/MemoryPlan/MergedCopies.cpp",
         (
             "image.cost = std::min(image.cost, problem.nodes[node].cost);",
             "image.cost = std::max(image.cost, problem.nodes[node].cost);",
@@ -367,31 +367,31 @@ MUTATIONS = [
     ),
     mutation(
         "a value is live at a node that comes before it",
-        "Lenses/PlanBound.cpp",
+        "Lenses/MemoryPlan/PlanBound.cpp",
         ("(buffer.def != kNone && !before.test(buffer.def))", "(buffer.def == kNone)"),
         killer="PlanBound.HoldsForAllPlans",
     ),
     mutation(
         "a value is live after its last reader",
-        "Lenses/PlanBound.cpp",
+        "Lenses/MemoryPlan/PlanBound.cpp",
         ("      isNeeded |= behind.test(user);", "      isNeeded = true;"),
         killer="PlanBound.HoldsForAllPlans",
     ),
     mutation(
         "a value is kept although only what is made again is read",
-        "Lenses/PlanBound.cpp",
+        "Lenses/MemoryPlan/PlanBound.cpp",
         ("isRootMade && isRootNeeded", "isRootMade && isNeeded"),
         killer="PlanBound.HoldsForAllPlans",
     ),
     mutation(
         "the price of memory is the largest one",
-        "Lenses/PlanBound.cpp",
+        "Lenses/MemoryPlan/PlanBound.cpp",
         ("    if (growing <= cut.room)\n      return;\n", ""),
         killer="PlanBound.HoldsForAllPlans",
     ),
     mutation(
         "the weights of lanes sum to more than one",
-        "Lenses/PlanBound.cpp",
+        "Lenses/MemoryPlan/PlanBound.cpp",
         (
             "  proof.weights[fullest] = kWholeWeight;",
             "  proof.weights.assign(problem.numLanes(), kWholeWeight);",

@@ -2,7 +2,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Checks that every mutex of the runtime is one that the compiler checks (lib/Runtime/Core/Guarded.h).
+"""Checks that every mutex of the runtime is one that the compiler checks (lib/Runtime/Core/Support/Guarded.h).
 
 Clang's thread safety analysis knows Mutex and Lock, and nothing of std::mutex and std::lock_guard. It has no notion of
 a mutex that one thread may lock twice, or that is given up after a time, so those two kinds stay those of the standard
@@ -24,7 +24,7 @@ def faults(path, text):
     """The lines of a file with mutexes or locks that the analysis does not see."""
     for number, line in enumerate(text.splitlines(), 1):
         if UNSEEN.search(line):
-            yield f"{path}:{number}: expected Mutex or Lock of Core/Guarded.h: {line.strip()}"
+            yield f"{path}:{number}: expected Mutex or Lock of Core/Support/Guarded.h: {line.strip()}"
 
 
 def main():

@@ -16,7 +16,7 @@
 
 #include "Control/Protocol.h"
 #include "Control/Socket.h"
-#include "Core/Guarded.h"
+#include "Core/Support/Guarded.h"
 #include <chrono>
 #include <deque>
 #include <functional>

@@ -15,7 +15,7 @@
 #include "Control/Client.h"
 #include "Control/Server.h"
 #include "Core/BackendLoader.h"
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 
 using namespace commsched::runtime;
 using namespace commsched::runtime::control;

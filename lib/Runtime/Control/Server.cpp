@@ -13,7 +13,7 @@
 
 #include "Control/Server.h"
 #include "Core/BackendLoader.h"
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

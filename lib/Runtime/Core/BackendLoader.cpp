@@ -11,8 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BackendLoader.h"
-#include "Guarded.h"
-#include "Text.h"
+#include "Core/Support/Guarded.h"
+#include "Core/Support/Text.h"
 #include <cctype>
 #include <climits>
 #include <cstddef>

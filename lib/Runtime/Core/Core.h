@@ -15,12 +15,12 @@
 #define COMMSCHED_LIB_RUNTIME_CORE_CORE_H
 
 #include "CommSched/Runtime/Backend.h"
-#include "Compared.h"
+#include "Core/Support/Compared.h"
+#include "Core/Support/Guarded.h"
+#include "Core/Support/Text.h"
 #include "Fault.h"
-#include "Guarded.h"
 #include "Kernels/Device/Functions.h"
 #include "SymmetricHeap.h"
-#include "Text.h"
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

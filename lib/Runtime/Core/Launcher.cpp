@@ -13,7 +13,7 @@
 
 #include "Core/Launcher.h"
 #include "CommSched/Runtime/Runtime.h"
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include <algorithm>
 #include <charconv>
 #include <cstddef>

@@ -13,7 +13,7 @@
 
 #include "Kernels.h"
 #include "Core/Core.h"
-#include "Core/Ranges.h"
+#include "Core/Trace/Ranges.h"
 #include "DeviceLauncher.h"
 #include <algorithm>
 #include <cstdlib>

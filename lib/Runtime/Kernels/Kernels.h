@@ -14,7 +14,7 @@
 #define COMMSCHED_LIB_RUNTIME_KERNELS_KERNELS_H
 
 #include "CommSched/Runtime/Runtime.h"
-#include "Core/Formats.h"
+#include "Core/Support/Formats.h"
 #include "Kernels/Device/Arguments.h"
 #include <string>
 #include <string_view>

@@ -13,7 +13,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include "MpiJob.h"
 #include <algorithm>
 #include <cstdlib>

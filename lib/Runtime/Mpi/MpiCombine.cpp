@@ -12,7 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include "MpiJob.h"
 
 using namespace commsched::runtime;

@@ -13,7 +13,7 @@
 #ifndef COMMSCHED_LIB_RUNTIME_MPI_MPIJOB_H
 #define COMMSCHED_LIB_RUNTIME_MPI_MPIJOB_H
 
-#include "Core/Guarded.h"
+#include "Core/Support/Guarded.h"
 #include "MpiNeighbours.h"
 #include "MpiOperation.h"
 #include "MpiRequests.h"

@@ -11,7 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "MpiOperation.h"
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include "MpiJob.h"
 #include <algorithm>
 #include <cstddef>

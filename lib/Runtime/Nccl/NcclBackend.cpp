@@ -11,7 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include "NcclJob.h"
 #include <cstdlib>
 #include <cstring>

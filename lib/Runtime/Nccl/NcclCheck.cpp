@@ -16,7 +16,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include "NcclJob.h"
 
 using namespace commsched::runtime;

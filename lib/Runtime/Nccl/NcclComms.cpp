@@ -12,8 +12,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Core/Compared.h"
-#include "Core/Text.h"
+#include "Core/Support/Compared.h"
+#include "Core/Support/Text.h"
 #include "NcclJob.h"
 #include <algorithm>
 #include <cstddef>

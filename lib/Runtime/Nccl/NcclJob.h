@@ -18,12 +18,12 @@
 #define COMMSCHED_LIB_RUNTIME_NCCL_NCCLJOB_H
 
 #include "CommSched/Runtime/Backend.h"
-#include "Core/Guarded.h"
-#include "MatrixLibrary.h"
+#include "Core/Support/Guarded.h"
+#include "Nccl/Libraries/MatrixLibrary.h"
+#include "Nccl/Libraries/NcclSymbols.h"
 #include "NcclControl.h"
 #include "NcclMatcher.h"
 #include "NcclOptions.h"
-#include "NcclSymbols.h"
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -46,6 +46,9 @@ struct Shadow;
 struct NcclGraph;
 struct NcclImage;
 struct LoadedKernel;
+
+/// Directions of copies, values of CUDA's cudaMemcpyKind.
+inline constexpr int toDevice = 1, toHost = 2, onDevice = 3;
 
 /// A part of pinned host memory.
 struct PinnedBlock {

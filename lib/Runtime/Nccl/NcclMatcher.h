@@ -15,7 +15,7 @@
 #define COMMSCHED_LIB_RUNTIME_NCCL_NCCLMATCHER_H
 
 #include "CommSched/Runtime/Backend.h"
-#include "Core/Guarded.h"
+#include "Core/Support/Guarded.h"
 #include <deque>
 #include <map>
 #include <memory>

@@ -11,7 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "NcclOptions.h"
-#include "NcclSymbols.h"
+#include "Nccl/Libraries/NcclSymbols.h"
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>

@@ -16,7 +16,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include "NcclJob.h"
 #include <algorithm>
 #include <cinttypes>

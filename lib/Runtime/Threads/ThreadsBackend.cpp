@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Core/BackendLoader.h"
-#include "Core/Text.h"
+#include "Core/Support/Text.h"
 #include "ThreadsExecute.h"
 #include "ThreadsJob.h"
 #include <algorithm>

@@ -11,7 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "ThreadsExecute.h"
-#include "Core/Reduce.h"
+#include "Core/Support/Reduce.h"
 #include <cstring>
 
 using namespace commsched::runtime;

@@ -15,7 +15,7 @@
 #define COMMSCHED_LIB_RUNTIME_THREADS_THREADSJOB_H
 
 #include "CommSched/Runtime/Backend.h"
-#include "Core/Guarded.h"
+#include "Core/Support/Guarded.h"
 #include <chrono>
 #include <condition_variable>
 #include <deque>

@@ -12,8 +12,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
-#include "ExactSearch.h"
 #include "SearchPhases.h"
+#include "Solver/Exact/ExactSearch.h"
 #include <algorithm>
 
 using namespace commsched;

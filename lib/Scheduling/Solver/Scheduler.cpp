@@ -16,8 +16,8 @@
 #include "CommSched/Scheduling/Memory/Memory.h"
 #include "CommSched/Scheduling/Problem/KeepTogether.h"
 #include "CommSched/Scheduling/Time/Timeline.h"
-#include "ExactSearch.h"
 #include "Search.h"
+#include "Solver/Exact/ExactSearch.h"
 #include "Solver/Moves/PeakReducer.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>

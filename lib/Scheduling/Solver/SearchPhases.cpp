@@ -12,8 +12,8 @@
 
 #include "SearchPhases.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
-#include "ExactSearch.h"
 #include "Portfolio.h"
+#include "Solver/Exact/ExactSearch.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 

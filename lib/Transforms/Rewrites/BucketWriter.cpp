@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
-#include "CommSched/Analysis/Costs/MeasuredKeys.h"
+#include "CommSched/Analysis/MeasuredKeys.h"
 #include "CommSched/Scheduling/Buckets/BucketShape.h"
 #include "CommSched/Scheduling/Memory/Memory.h"
 

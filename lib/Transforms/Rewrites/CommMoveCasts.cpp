@@ -22,7 +22,7 @@
 #include "CommSched/Report/NumericsReport.h"
 #include "CommSched/Support/Numerics.h"
 #include "CommSched/Transforms/Passes.h"
-#include "MachinePass.h"
+#include "PassBase/MachinePass.h"
 #include "RewriteRemarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/FormatVariadic.h"

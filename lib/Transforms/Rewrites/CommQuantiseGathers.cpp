@@ -18,7 +18,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Report/NumericsReport.h"
 #include "CommSched/Transforms/Passes.h"
-#include "MachinePass.h"
+#include "PassBase/MachinePass.h"
 #include "QuantiseKernels.h"
 #include "RewriteRemarks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

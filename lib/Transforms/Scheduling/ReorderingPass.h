@@ -17,7 +17,7 @@
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
 #include "CommSched/Scheduling/Inductor/PeakPreserving.h"
 #include "CommSched/Transforms/Passes.h"
-#include "MachinePass.h"
+#include "PassBase/MachinePass.h"
 
 namespace commsched {
 

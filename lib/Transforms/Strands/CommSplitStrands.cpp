@@ -20,7 +20,7 @@
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
-#include "MachinePass.h"
+#include "PassBase/MachinePass.h"
 #include "StrandSearch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

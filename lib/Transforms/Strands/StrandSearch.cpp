@@ -15,7 +15,7 @@
 #include "CommSched/Scheduling/Time/Timeline.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
-#include "FunctionCopy.h"
+#include "PassBase/FunctionCopy.h"
 #include <set>
 
 using namespace mlir;

@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDSEARCH_H
 #define COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDSEARCH_H
 
-#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "CommSched/Transforms/SchedulingOptions.h"
 #include "StrandWriter.h"
 
 namespace commsched {

@@ -17,7 +17,7 @@ def fault(name, file, *edits, test=""):
     FAULTS.append(Fault(name, file, edits, test))
 
 
-DEPENDENCE = "Analysis/Dependence.cpp"
+DEPENDENCE = "Analysis/Dependence/Dependence.cpp"
 fault("a read of what only a call writes has no edges", DEPENDENCE,
       ("    for (int32_t place : reached)\n      written[place] = true;\n", ""))
 fault("a wait does not write the destinations", DEPENDENCE,
@@ -44,7 +44,7 @@ fault("messages order nothing in other blocks", "Transforms/Scheduling/BlockPass
       ("load.besideMessages = sendsOrReceives(root);", "load.besideMessages = false;"),
       test="Transforms/orders-beside-messages.mlir")
 
-STORAGE, SOURCES, REGIONS = "Analysis/Storage.cpp", "Analysis/StorageSources.cpp", "Analysis/RegionAliases.cpp"
+STORAGE, SOURCES, REGIONS = "Analysis/Storage/Storage.cpp", "Analysis/Storage/StorageSources.cpp", "Analysis/Storage/RegionAliases.cpp"
 fault("a tensor that leaves a branch is new storage", SOURCES,
       ("bool isCopied = isTensor && isa<LoopLikeOpInterface, DestinationStyleOpInterface>(op);", "bool isCopied = isTensor;"))
 fault("a select is its first choice", SOURCES,
@@ -65,7 +65,7 @@ fault("each wait for a collective from outside returns memory of its own", STORA
       ("if (start.getCollectiveDests().empty())\n    return llvm::SmallVector<StorageId, 4>(receivedStorage(result));",
        "if (start.getCollectiveDests().empty())\n    return {};"),
       test="Transforms/comm-verify-several-waits.mlir")
-fault("a wait on one side of a branch is certain", "Analysis/CertainWait.cpp",
+fault("a wait on one side of a branch is certain", "Analysis/Dependence/CertainWait.cpp",
       ("!successors.empty() && llvm::all_of(", "!successors.empty() && llvm::any_of("))
 
 STAGES = "Transforms/Loops/LoopStages.cpp"
@@ -75,7 +75,7 @@ fault("what an iteration finds is new in each of them", STAGES,
       ("accesses.comesIn[object] ? findSpread(here, stageOf) : findReversal(here, stageOf)", "findReversal(here, stageOf)"),
       test="Transforms/comm-pipeline-loops-keeps.mlir")
 
-FLOW, ACCESS = "Analysis/MemoryFlow.cpp", "Analysis/AccessOrder.cpp"
+FLOW, ACCESS = "Analysis/Dependence/MemoryFlow.cpp", "Analysis/Dependence/AccessOrder.cpp"
 fault("second analysis: a start does not write its destinations", ACCESS,
       ("add(dest, 0, /*writes=*/true);", "add(dest, 0, /*writes=*/false);"),
       test="AnalysisTests:AccessOrderTest.ReadOfADestinationStaysBeforeTheStart")
@@ -92,14 +92,14 @@ fault("second analysis: a view is new memory", FLOW,
 fault("second analysis: a repeated wait writes", ACCESS,
       ("bool completes = !repeatedWaits || !repeatedWaits->contains(wait);", "bool completes = true;"))
 
-LIVES, MARKERS, JOIN = "Conversion/StorageLives.cpp", "Conversion/StorageMarkers.cpp", "Conversion/JoinBuffers.cpp"
+LIVES, MARKERS, JOIN = "Conversion/Bufferization/StorageLives.cpp", "Conversion/Bufferization/StorageMarkers.cpp", "Conversion/Bufferization/JoinBuffers.cpp"
 fault("what a wait returns is no use of the destination", LIVES,
       ("        if (dest == use.get())\n          visit(result);", "        (void)result;"))
 fault("a buffer that is stored in a buffer is freed after the store", LIVES,
       ("  return named.empty();\n", "  return false;\n"))
 fault("the use of a view is no use of the buffer", LIVES,
       ("        return false;\n      visit(result);\n    }", "        return false;\n    }"))
-fault("a buffer in flight is freed when its future leaves the block", "Conversion/CommBufferize.cpp",
+fault("a buffer in flight is freed when its future leaves the block", "Conversion/Bufferization/CommBufferize.cpp",
       ("if (escapesInFlight(alloc))", "if (false)"),
       test="Conversion/comm-bufferize-fallback.mlir")
 fault("no wait is added where none is certain", LIVES,
@@ -116,13 +116,13 @@ fault("bufferization writes what another basic block reads later", MARKERS,
       ("[](BlockArgument argument) { return isa<RankedTensorType>(argument.getType()); }",
        "[](BlockArgument) { return false; }"),
       test="Conversion/comm-bufferize-blocks.mlir")
-fault("the edges of a switch pass on buffers of their own accord", "Conversion/CommBufferize.cpp",
+fault("the edges of a switch pass on buffers of their own accord", "Conversion/Bufferization/CommBufferize.cpp",
       ("(!isa<cf::SwitchOp>(*branch) && reached.insert(successor).second)", "reached.insert(successor).second"),
       test="Conversion/comm-bufferize-blocks.mlir")
-fault("what an iteration leaves in flight is complete in the next one", "Transforms/FlightsAcrossBlocks.cpp",
+fault("what an iteration leaves in flight is complete in the next one", "Transforms/Verify/FlightsAcrossBlocks.cpp",
       ("            enter(&region->front(), passed, successor.getSuccessorInputs());", "            (void)region;"),
       test="Transforms/comm-verify-across-blocks.mlir")
-fault("a wait in a loop of basic blocks is for what came before the loop", "Transforms/CommVerify.cpp",
+fault("a wait in a loop of basic blocks is for what came before the loop", "Transforms/Verify/CommVerify.cpp",
       (" && !isInCycle(*op->getBlock())", ""),
       test="Transforms/comm-verify-choices.mlir")
 fault("bufferization shares destinations", MARKERS,
@@ -136,7 +136,7 @@ fault("a part is computed in place though it is written afterwards", JOIN,
        "if (!isAfter && !isRead(use) && !isWritten(use))"),
       test="Conversion/comm-bufferize-joins.mlir")
 
-PLAN = "Conversion/CommPlanBuffers.cpp"
+PLAN = "Conversion/BufferPlan/CommPlanBuffers.cpp"
 fault("a buffer in the arena lives half as long", PLAN,
       ("{positions.lookup(alloc), end, *bytes}", "{positions.lookup(alloc), (positions.lookup(alloc) + end) / 2, *bytes}"))
 fault("the arena forgets that another stream still uses a buffer", PLAN, ("end = std::max(end, ends[id]);", "(void)id;"),
@@ -179,7 +179,7 @@ fault("a gather in 8 bits though the program writes its storage", QUANTISE,
       ("if (llvm::any_of(start.getInputs(), isPlace) || llvm::any_of(wait.getValues(), isPlace))", "if (false && llvm::any_of(start.getInputs(), isPlace))"),
       test="Transforms/comm-quantise-gathers-keeps.mlir")
 
-STREAMS, SWITCHES = "Analysis/Streams.cpp", "Conversion/StreamLowering.cpp"
+STREAMS, SWITCHES = "Analysis/Dependence/Streams.cpp", "Conversion/CommToLLVM/StreamLowering.cpp"
 fault("a stream does not wait for the work of another one", STREAMS,
       ("if (uses[pred] == StreamUse::Work || uses[pred] == StreamUse::Wait)", "if (uses[pred] == StreamUse::Wait)"))
 fault("stream 0 does not wait for the others at the end of a block", STREAMS,
@@ -192,11 +192,11 @@ fault("a block ends on another stream than it began on", SWITCHES,
 fault("all streams know at once that a buffer is not used any more", STREAMS,
       ("return std::max<NodeId>(id, step->first - 1);", "return id;"),
       test="AnalysisTests:StreamsTest.KnowsWhenAllStreamsKnow")
-fault("ranks that are threads share the globals", "Conversion/ModuleMemory.cpp",
+fault("ranks that are threads share the globals", "Conversion/CommToLLVM/ModuleMemory.cpp",
       ("(onDevice || !global.getConstant())", "onDevice"))
 
-TOKENS, START = "Runtime/Core/Tokens.cpp", "Runtime/Nccl/NcclStart.cpp"
-fault("the runtime frees a buffer in flight", "Runtime/Core/Buffers.cpp",
+TOKENS, START = "Runtime/Core/Calls/Tokens.cpp", "Runtime/Nccl/Collectives/NcclStart.cpp"
+fault("the runtime frees a buffer in flight", "Runtime/Core/Calls/Buffers.cpp",
       ("    ++buffer->holds;\n    work.buffers.push_back(buffer);\n", "    (void)work;\n"))
 fault("the runtime does not wait", TOKENS,
       ("[&] { return token->pending == 0; });\n  if (isVirtual", "[&] { return true; });\n  if (isVirtual"))
@@ -204,7 +204,7 @@ fault("a stream does not wait for the event of another one", TOKENS,
       ("device->stream_wait(context->peer, streamHandle(context, stream), event->handle)", "COMMRT_OK"))
 fault("a stream does not wait for the collectives of another one", TOKENS,
       ("waitOnStream(event->stream->tokens[i], stream);", ";"))
-fault("streams do not wait for each other when memory comes or goes", "Runtime/Core/Device.cpp",
+fault("streams do not wait for each other when memory comes or goes", "Runtime/Core/Calls/Device.cpp",
       ("context->job->device->stream_wait(context->peer, stream->handle, events[i])", "COMMRT_OK"))
 fault("a collective on nccl does not wait for its inputs", START,
       ("std::string text = awaitEvent(peer, flight.lane->stream, ready)", "std::string text"))
