@@ -1,4 +1,4 @@
-//===- LoopPipeliningTest.cpp - What pipelined loops would be worth ---------------------------===//
+//===- LoopPipeliningTest.cpp - Gains of pipelined loops --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

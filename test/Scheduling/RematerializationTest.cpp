@@ -1,4 +1,4 @@
-//===- RematerializationTest.cpp - What is kept and what is made again ------------------------===//
+//===- RematerializationTest.cpp - Choice of kept and recomputed values -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

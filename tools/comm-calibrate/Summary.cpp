@@ -1,4 +1,4 @@
-//===- Summary.cpp - What a calibration found, in short ---------------------------------------===//
+//===- Summary.cpp - Summary of a calibration -------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Summary.h - What a calibration found, in short -----------------------------------------===//
+//===- Summary.h - Summary of a calibration ---------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- comm-place.cpp - Which order of the mesh axes is best on a machine? --------------------===//
+//===- comm-place.cpp - Comparison of orders of mesh axes on a machine ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

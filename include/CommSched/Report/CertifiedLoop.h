@@ -1,4 +1,4 @@
-//===- CertifiedLoop.h - What a certificate says of loops -------------------------------------===//
+//===- CertifiedLoop.h - Loops in a certificate -----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

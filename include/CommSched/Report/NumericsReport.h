@@ -1,4 +1,4 @@
-//===- NumericsReport.h - How far a function's results may differ -----------------------------===//
+//===- NumericsReport.h - Bounds on differences of a function's results -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- Numerics.h - How far results may differ from the program's -----------------------------===//
+//===- Numerics.h - Bounds on differences from the program's results --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- StorageOrigins.h - What loops and branches pass on -------------------------------------===//
+//===- StorageOrigins.h - Values that loops and branches pass on ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- LoopCertificate.cpp - What a certificate says of a loop --------------------------------===//
+//===- LoopCertificate.cpp - Entries of loops in a certificate --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

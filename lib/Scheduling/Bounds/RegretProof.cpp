@@ -1,4 +1,4 @@
-//===- RegretProof.cpp - Why a regret holds ---------------------------------------------------===//
+//===- RegretProof.cpp - Proof of a regret ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- ReadCheck.cpp - Whether everything still reads equal values ----------------------------===//
+//===- ReadCheck.cpp - Check that all reads give equal values ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- ReadCheck.h - Whether everything still reads equal values ------------------------------===//
+//===- ReadCheck.h - Check that all reads give equal values -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

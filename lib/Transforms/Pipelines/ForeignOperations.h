@@ -1,4 +1,4 @@
-//===- ForeignOperations.h - What a pipeline is told of other dialects ------------------------===//
+//===- ForeignOperations.h - Operations of other dialects in a pipeline -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

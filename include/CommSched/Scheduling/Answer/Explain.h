@@ -1,4 +1,4 @@
-//===- Explain.h - Why compute waits for a collective -----------------------------------------===//
+//===- Explain.h - Causes of exposed collectives ----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- BoundWitness.h - Why a lower bound holds -----------------------------------------------===//
+//===- BoundWitness.h - Witness of a lower bound ----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

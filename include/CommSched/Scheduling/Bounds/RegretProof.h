@@ -1,4 +1,4 @@
-//===- RegretProof.h - Why a regret holds -----------------------------------------------------===//
+//===- RegretProof.h - Proof of a regret ------------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

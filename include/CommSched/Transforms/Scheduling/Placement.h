@@ -1,4 +1,4 @@
-//===- Placement.h - Which mesh axis lies on which links --------------------------------------===//
+//===- Placement.h - Assignment of mesh axes to links -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- HloMemoryPlan.cpp - What a program of XLA makes again ----------------------------------===//
+//===- HloMemoryPlan.cpp - Rematerialization in programs of XLA -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- HloMemoryPlan.h - What a program of XLA makes again ------------------------------------===//
+//===- HloMemoryPlan.h - Rematerialization in programs of XLA ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- MemoryPlan.cpp - What is kept, decided together with the order -------------------------===//
+//===- MemoryPlan.cpp - Choice of kept values together with the order -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

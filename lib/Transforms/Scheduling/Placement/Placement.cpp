@@ -1,4 +1,4 @@
-//===- Placement.cpp - Which mesh axis lies on which links ------------------------------------===//
+//===- Placement.cpp - Assignment of mesh axes to links ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
