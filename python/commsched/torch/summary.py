@@ -22,7 +22,7 @@ COMPARED_COLUMNS = ("operation", "operands", "count", "predicted", "measured", "
 #: The page names this number of collectives per graph, those that are exposed longest.
 WORST = 20
 
-NOTHING = "CommSched has scheduled nothing: no graph with collectives was compiled"
+NOTHING = "CommSched has scheduled nothing: Inductor has compiled no graph with collectives"
 #: Wrappers that communicate in eager code, with what decides how they do it.
 OUTSIDE = {
     "fully_shard": "commsched.torch.plan decides its settings (docs/guide/Fsdp2.md)",
@@ -164,6 +164,15 @@ class Report:
         places = {r["breaks"][side]: None for r in graphs.values() for side in ("before", "behind")}
         return [line for place in places if place for line in _break(place, list(graphs.values()))]
 
+    def bodies(self) -> list[str]:
+        """One line for each body of a loop or a branch that holds collectives."""
+        return [
+            f"the body of {r['body_of']} is scheduled by itself: no collective crosses its beginning or its end, and "
+            f"{time_text(r['exposed_ns']['after'])} of them are exposed in each run"
+            for r in self.reports
+            if r.get("place") == "graph" and "body_of" in r and r.get("collectives")
+        ]
+
     def notes(self) -> list[str]:
         """What is to be said of all graphs together, one line each."""
         outside = [
@@ -171,7 +180,9 @@ class Report:
             f"{OUTSIDE[wrapper]}"
             for wrapper in self.outside
         ]
-        return [note for note in (self.switched_off(), self.faster_mesh(), *self.breaks(), *outside) if note]
+        return [
+            note for note in (self.switched_off(), self.faster_mesh(), *self.breaks(), *self.bodies(), *outside) if note
+        ]
 
     def __str__(self) -> str:
         if not self.reports:

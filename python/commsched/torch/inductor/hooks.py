@@ -16,21 +16,25 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 import torch.fx as fx
 
 from ..apply.snapshot import Snapshot
 from ..ranks import agreement
 from ..reporting import survive
 from ..semantics.landing import split_waits
+from ..semantics.operators import subgraphs
 from . import rivals
 from .gate import Overwritten
 from .in_place import functional_all_reduces, reduce_in_place
 
 # The mark of functions that `install` has put into Inductor.
 MARK = "_commsched"
+# The higher-order operators that Inductor makes `while_loop` of, in its last pass.
+LOWERED_LOOPS = {"scan", "map_impl"}
 
 
 @dataclasses.dataclass
@@ -41,12 +45,14 @@ class Compilation:
         given: the scheduled graphs, subgraphs included, as Inductor left them.
         finished: the identities of all modules that Inductor's FX passes are done with.
         undone: why the schedules were undone. Empty if they hold.
+        traced_again: the identities of the bodies that Inductor traces into those of other loops.
         simple_overlap: whether Inductor's pass of this name is on outside of this run.
     """
 
     given: list[Snapshot] = dataclasses.field(default_factory=list)
     finished: set[int] = dataclasses.field(default_factory=set)
     undone: str = ""
+    traced_again: set[int] = dataclasses.field(default_factory=set)
     simple_overlap: bool = False
 
     def keeps_order(self, decided: bool) -> bool:
@@ -95,15 +101,45 @@ def _passes(original: Callable) -> Callable:
             return
         with functional_all_reduces():
             original(gm, is_inference)
-        compilation.finished.add(id(gm))
-        split_waits(gm.graph)
-        given = Snapshot(gm.graph)
-        compilation.given.append(given)
-        for last in wanted:
-            last.behind_all_passes(given)
-        gm.recompile()
+        if id(gm) in compilation.traced_again:
+            return
+        for one in (*_made_in(gm, compilation.finished), gm):
+            compilation.finished.add(id(one))
+            split_waits(one.graph)
+            given = Snapshot(one.graph)
+            compilation.given.append(given)
+            for last in wanted:
+                last.behind_all_passes(given)
+            one.recompile()
 
     return post_grad_passes
+
+
+def _bodies(gm: fx.GraphModule) -> list[tuple[fx.Node, fx.GraphModule]]:
+    """The bodies of the loops and branches of a graph, each with the call that takes it."""
+    calls = [n for n in gm.graph.nodes if isinstance(n.target, torch._ops.HigherOrderOperator)]
+    return [(n, g.owning_module) for n in calls for g in subgraphs(n) if isinstance(g.owning_module, fx.GraphModule)]
+
+
+def _made_in(gm: fx.GraphModule, finished: set[int]) -> Iterator[fx.GraphModule]:
+    """The bodies that Inductor's last passes have made in a graph: those of `while_loop` in place of `scan` and `map`.
+
+    No pass has seen them. Inner ones come first.
+    """
+    for _, body in _bodies(gm):
+        if id(body) not in finished:
+            yield from _made_in(body, finished)
+            yield body
+
+
+def _traced_again(gm: fx.GraphModule) -> Iterator[int]:
+    """The identities of the bodies of `scan` and `map`, which Inductor traces again as parts of other bodies."""
+    for call, body in _bodies(gm):
+        if call.target.name() in LOWERED_LOOPS:
+            yield id(body)
+            yield from (id(inner) for inner in body.modules() if isinstance(inner, fx.GraphModule))
+        else:
+            yield from _traced_again(body)
 
 
 def _compiles(original: Callable) -> Callable:
@@ -112,7 +148,7 @@ def _compiles(original: Callable) -> Callable:
         if not _wanted():
             return original(self, gm, *args, **kwargs)
         with rivals.simple_overlap_restored() as given:
-            compilation = Compilation(simple_overlap=given)
+            compilation = Compilation(simple_overlap=given, traced_again=set(_traced_again(gm)))
             token = _current.set(compilation)
             try:
                 return original(self, gm, *args, **kwargs)

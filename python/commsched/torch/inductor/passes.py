@@ -27,7 +27,7 @@ from ..ranks import agreement, comparison, weights
 from ..reporting import survive
 from ..schedule import schedule_graph
 from ..semantics.landing import prepare
-from ..semantics.operators import HYBRID_NAMESPACES
+from ..semantics.operators import HYBRID_NAMESPACES, subgraphs
 from ..strands.decision import in_strands
 from . import breaks, gate, gloo_lists, hooks, kernel_gate, marks, outside
 from .in_place import reduce_in_place
@@ -85,6 +85,7 @@ class GraphPass(CustomGraphPass):
         graph = given.graph
         breaks.note()
         outside.note()  # Without caches, nobody asks for the key.
+        _name_bodies(graph)
         if communicates(graph):
             self._schedule(graph)
             gloo_lists.join_waits(graph)
@@ -136,6 +137,16 @@ class GraphPass(CustomGraphPass):
         weights.whole_parameters()
         outside.note()  # Whether or not the code is found in a cache.
         return self.options.key()
+
+
+def _name_bodies(graph: fx.Graph) -> None:
+    """Writes into the reports of a graph's bodies which loop or branch they belong to. Inductor has compiled them."""
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            for inner in subgraphs(node):
+                report = getattr(inner.owning_module, "meta", {}).get(META)
+                if report is not None:
+                    report["body_of"] = node.name
 
 
 class FusionBounds(CustomSchedulerPass):

@@ -116,16 +116,42 @@ def guard(wrapper: Any, sequences: dict[str, list[str]], report: dict | None = N
     """
     from torch._inductor.virtualized import V
 
-    if not sequences:
+    module = getattr(V.graph, "module", None)
+    bodies = _of_bodies(module)
+    if not sequences and not bodies:
         return
-    noted = getattr(getattr(V.graph, "module", None), "meta", {}).get(agreement.META)
     nothing: tuple[None, None, dict[str, tuple[str, str]]] = (None, None, {})
-    program, decision, by_group = noted or nothing
+    program, decision, by_group = getattr(module, "meta", {}).get(agreement.META) or nothing
     # A graph that was not scheduled is a program and a decision of its own.
-    groups = tuple((group, *by_group.get(group, (value, value))) for group, value in hashes(sequences))
+    own = {group: by_group.get(group, (value, value)) for group, value in hashes(sequences)}
+    groups = tuple(
+        (group, *_joined([*([own[group]] if group in own else []), *bodies.get(group, [])]))
+        for group in sorted({*own, *bodies})
+    )
     wrapper.header.writeline(f"from commsched.torch.ranks import first_run as {FUNCTION}")
     about = described(sum(map(len, sequences.values())), report or {})
     wrapper.writeline(f"{FUNCTION}({groups!r}, {program!r}, {decision!r}, {about!r})")
+
+
+def _of_bodies(module: Any) -> dict[str, list[tuple[str, str]]]:
+    """Indexed by group: hashes of the program and of the decision of each body of a loop or a branch in a graph."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for inner in module.modules() if isinstance(module, fx.GraphModule) else ():
+        if inner is module or not isinstance(inner, fx.GraphModule):
+            continue
+        noted = inner.meta.get(agreement.META)
+        shape = agreement.collectives_of(inner.graph) if noted is None else None
+        for group, hashed in (noted[2] if shape is None else shape.by_group(shape.as_given())).items():
+            found.setdefault(group, []).append(hashed)
+    return found
+
+
+def _joined(pairs: list[tuple[str, str]]) -> tuple[str, str]:
+    """One program and one decision for those of several graphs that run as one."""
+    if len(pairs) == 1:
+        return pairs[0]
+    programs, decisions = (hashlib.sha256(" ".join(column).encode()).hexdigest()[:16] for column in zip(*pairs))
+    return programs, decisions
 
 
 def first_run(
