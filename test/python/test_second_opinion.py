@@ -24,7 +24,7 @@ from commsched.torch import second_opinion as second_opinions
 from commsched.torch import summary
 from commsched.torch.importer.export import import_graph, import_program
 from commsched.torch.options import Options, machine_file, to_ns
-from commsched.torch.second_opinion import _gpu_of, _on, is_wanted, second_opinion
+from commsched.torch.second_opinion import _gpu_of, _on, _replaced, _silenced, is_wanted, second_opinion
 
 c10d = torch.ops._c10d_functional
 MACHINE = "h100-sxm"
@@ -221,6 +221,16 @@ def test_pytorchs_logs_and_traces_tell_of_no_order_that_does_not_run(world):
         "overlap_scheduling_graph_before",
         "overlap_scheduling_graph_after",
     ]
+
+
+def test_nobody_notes_where_the_nodes_of_discarded_buckets_come_from():
+    """PyTorch's note copies the notes of every node that a bucket replaces, for each node of the bucket."""
+    from torch._inductor.fx_passes import bucketing
+
+    given = bucketing.NodeSource
+    with _replaced(_silenced()):
+        assert bucketing.NodeSource is not given and bucketing.NodeSource(None, "bucketing_pass", []) is None
+    assert bucketing.NodeSource is given
 
 
 def test_sizes_that_depend_on_data_are_worked_out_once(world):
