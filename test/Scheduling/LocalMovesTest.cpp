@@ -328,6 +328,54 @@ TEST(LocalMoves, PutOffSeveralProductsAtOnce) {
   EXPECT_EQ(moves.makespan(), 5 + 200 + 11 + kProducts / 2);
 }
 
+// A lane stands still until a chain of products has run that stands behind 3,000 other computes. Each product has a
+// second user, so that none of them moves along with the start alone, and all of them have to come earlier at once. The
+// collective is the first of two stages, which nothing needs before the end.
+TEST(LocalMoves, LetALaneBeginEarlier) {
+  constexpr int32_t kOthers = 3000, kProducts = 20;
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  auto add = [&](NodeKind kind, llvm::ArrayRef<NodeId> preds, Ns cost) {
+    Node node;
+    node.kind = kind;
+    node.cost = cost;
+    node.lane = kind == NodeKind::Start ? 1 : kComputeLane;
+    node.start = kind == NodeKind::Wait ? preds.front() : kNone;
+    problem.preds.append(preds);
+    problem.touches.append({});
+    problem.nodes.push_back(node);
+    return problem.size() - 1;
+  };
+  NodeId last = add(NodeKind::Compute, {}, 10);
+  for (int32_t index = 1; index < kOthers; ++index)
+    last = add(NodeKind::Compute, last, 10);
+  NodeId product = add(NodeKind::Compute, {}, 10);
+  const NodeId first = product;
+  for (int32_t index = 1; index < kProducts; ++index)
+    product = add(NodeKind::Compute, product, 10);
+  NodeId start = add(NodeKind::Start, product, 50000);
+  for (NodeId used = first; used <= product; ++used)
+    add(NodeKind::Compute, used, 1);
+  const NodeId division = add(NodeKind::Compute, add(NodeKind::Wait, start, 0), 1);
+  const NodeId second = add(NodeKind::Start, division, 100);
+  const NodeId wait = add(NodeKind::Wait, second, 0);
+  problem.finalize();
+  ASSERT_EQ(problem.validate(), "");
+  const Order given = identityOrder(problem);
+  ASSERT_EQ(makespanOf(problem, given), (kOthers + kProducts) * 10 + 50101);
+  const ScheduleFacts facts(problem, /*bucketing=*/false);
+  EXPECT_TRUE(facts.hasDeferredStages);
+  LocalMoves moves(facts, scheduleOf(given), kUnlimited);
+  int64_t steps = 100000;
+  moves.run(steps, 0);
+  EXPECT_LE(moves.makespan(), kProducts * 10 + 50101);
+
+  // A layer that uses the result needs both stages.
+  add(NodeKind::Compute, wait, 10);
+  problem.finalize();
+  EXPECT_FALSE(ScheduleFacts(problem, /*bucketing=*/false).hasDeferredStages);
+}
+
 TEST(LocalMoves, ReachMostOptimaOfSmallProblems) {
   int32_t optimal = 0, complete = 0;
   for (uint64_t seed = 0; seed < portion(100u); ++seed) {

@@ -317,6 +317,7 @@ MUTATIONS = [
         "Solver/Moves/BucketMoves.cpp",
         ("return merges ? join(start, other, change)", "return merges ? false"),
         ("return kind < 3   ? join(start, other, change)", "return kind < 3   ? false"),
+        ("return other != kNone && join(start, other, change);", "return false;"),
         killer="graph llama3-8b-64-fsdp-bw",
     ),
     mutation(
@@ -509,6 +510,19 @@ MUTATIONS = [
         ("mustFollow[node] ? saved[node] : std::max<Ns>(saved[node], 0)", "saved[node]"),
         killer="Bounds.NoOrderIsBelow",
     ),
+    # Lanes that stand still.
+    mutation(
+        "no start comes earlier for its lane",
+        "Solver/Moves/LocalMoves.cpp",
+        ("if (learns && !starved.empty() && random.below(kTriesPerAdvance) == 0)", "if (false)"),
+        killer="LocalMoves.LetALaneBeginEarlier",
+    ),
+    mutation(
+        "stages that a layer needs count as deferred",
+        "Solver/Decode/ScheduleFacts.cpp",
+        ("(isBetween && !isNeeded[node])", "isBetween"),
+        killer="LocalMoves.LetALaneBeginEarlier",
+    ),
     # Annealing.
     mutation(
         "moves never lengthen an order",
@@ -556,8 +570,8 @@ MUTATIONS = [
         "nothing is put off behind exposed waits",
         "Solver/Moves/LocalMoves.cpp",
         (
-            "bool putsOff = mayMerge && !exposed.empty() && random.below(perPutOff) == 0;",
-            "bool putsOff = false; (void)mayMerge; (void)perPutOff;",
+            "if (mayMerge && !exposed.empty() && random.below(perPutOff) == 0)",
+            "if (perPutOff < 0)",
         ),
         killer="LocalMoves.PutOffSeveralProductsAtOnce",
     ),

@@ -22,10 +22,9 @@ namespace {
 /// Share of the effort, in percent, of one slice.
 constexpr int64_t kSlicePercent = 5;
 /// While the phase anneals, a move may lengthen the order: at first by up to this share of the makespan, in millionths,
-/// then by half of that after each of kCoolings equal parts of the effort, and in a last part not at all.
+/// then by half of that after each of kCoolings equal parts of the effort, and in a last part not at all. In a small
+/// problem (kMostSmall), the slack is half of the mean time of a node at first.
 constexpr int64_t kSlackPpm = 20, kCoolings = 10;
-/// A problem is small up to about this many nodes. At first, the slack is half of the mean time of a node there.
-constexpr NodeId kMostSmall = 3000;
 /// Annealing ends, and so do the moves behind it, if so many slices one after the other have found nothing shorter.
 constexpr int64_t kFruitlessSlices = 8;
 /// Limit on the number of times by which a slice is made smaller because its orders are not admitted.

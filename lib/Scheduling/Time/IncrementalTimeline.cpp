@@ -382,3 +382,10 @@ bool IncrementalTimeline::isCritical(int32_t position) const {
   return step.time > 0 && step.kind != Step::Ready && clocks[position + 1] + tails[position + 1] == longest &&
          clocks[position] + tails[position] == longest;
 }
+
+bool IncrementalTimeline::isStarved(int32_t position) const {
+  NodeId node = current[position];
+  const Step &step = steps[node];
+  return step.kind == Step::Start && clocks[position] > 0 && ends[node] == clocks[position] + step.time &&
+         ends[node] + tailsThrough[node] == longest;
+}

@@ -69,6 +69,9 @@ public:
            isWait(steps[current[position]]);
   }
 
+  /// Whether the makespan depends on a start's collective, and it begins as soon as compute issues it. O(1).
+  bool isStarved(int32_t position) const;
+
   /// When the collective of a start ends, ns, and what follows that end at least: through the nodes that wait for it,
   /// and through its lane as well.
   Ns endOf(NodeId start) const { return ends[start]; }

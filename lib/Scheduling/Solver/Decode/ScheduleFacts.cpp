@@ -140,11 +140,19 @@ void ScheduleFacts::findStages() {
                                                 llvm::all_of(inputs, [&](NodeId input) { return isResult[input]; }));
   }
   isStage.assign(size, false);
+  isNeeded.assign(size, false);
   for (NodeId node = size - 1; node >= 0; --node) {
     llvm::ArrayRef<NodeId> users = problem.succs[node];
-    isStage[node] =
-        problem.nodes[node].kind == NodeKind::Compute && isResult[node] && !users.empty() &&
-        llvm::all_of(users, [&](NodeId user) { return problem.nodes[user].kind == NodeKind::Start || isStage[user]; });
+    const bool isBetween = isResult[node] && !users.empty() && llvm::all_of(users, [&](NodeId user) {
+                             return problem.nodes[user].kind == NodeKind::Start || isStage[user];
+                           });
+    isStage[node] = isBetween && problem.nodes[node].kind == NodeKind::Compute;
+    isNeeded[node] = llvm::any_of(users, [&](NodeId user) {
+      const Node &info = problem.nodes[user];
+      const bool computes = info.kind == NodeKind::Compute || info.kind == NodeKind::Hybrid;
+      return isNeeded[user] || (computes && info.cost > 0 && !isStage[user]);
+    });
+    hasDeferredStages = hasDeferredStages || (isBetween && !isNeeded[node]);
   }
 }
 

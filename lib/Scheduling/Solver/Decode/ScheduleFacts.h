@@ -56,6 +56,11 @@ struct ScheduleFacts {
   /// replicas of a gradient and the reduce-scatter that follows. It needs its inputs when these collectives are needed,
   /// not earlier.
   std::vector<bool> isStage;
+  /// Indexed by node: whether a compute that takes time and is not a stage needs the node, directly or through others.
+  std::vector<bool> isNeeded;
+  /// Whether the block has reductions of several stages that nothing needs before its end: gradients of hybrid
+  /// sharding, for example. Stages between the layers of tensor parallelism are needed.
+  bool hasDeferredStages = false;
   /// Indexed by start: what its exclusive producers take together, in permille of what it takes. If that is more than
   /// 1,000, it pays to defer them behind the start of a long collective at the block's end. Otherwise their own
   /// collective, which would follow that one on the lane, would cost more than the deferral saves (Bounds.md,

@@ -39,17 +39,9 @@ BucketMoves::BucketMoves(const ScheduleFacts &facts, const BucketedOrder &order,
       lists[start].push_back(node);
   for (const std::vector<NodeId> &list : lists)
     producers.append(list);
-  // Whether a compute needs the node.
-  std::vector<char> isNeeded(problem.size(), 0);
-  for (NodeId node = problem.size() - 1; node >= 0; --node) {
-    isNeeded[node] = llvm::any_of(problem.succs[node], [&](NodeId user) {
-      const Node &info = problem.nodes[user];
-      const bool computes = info.kind == NodeKind::Compute || info.kind == NodeKind::Hybrid;
-      return isNeeded[user] || (computes && info.cost > 0 && !facts.isStage[user]);
-    });
-    if (!isNeeded[node] && !lists[node].empty())
+  for (NodeId node = problem.size() - 1; node >= 0; --node)
+    if (!facts.isNeeded[node] && !lists[node].empty())
       withProducers.push_back(node);
-  }
 }
 
 /// Lets what only `start` needs move along.
@@ -309,6 +301,13 @@ void BucketMoves::changeForm(int32_t index, BucketChange &change) {
   change.dissolved.push_back(index);
   bool packs = bucket.form == BucketForm::Coalesced && problem.copyCost;
   form(change, index, bucket.members, packs ? BucketForm::Packed : BucketForm::Coalesced);
+}
+
+bool BucketMoves::chooseJoin(NodeId start, BucketChange &change, int64_t &work) {
+  if (!order.mayMerge(start))
+    return false;
+  NodeId other = neighbourOf(start, /*sameKey=*/true, work);
+  return other != kNone && join(start, other, change);
 }
 
 bool BucketMoves::choose(NodeId start, BucketChange &change, int64_t &work) {

@@ -32,6 +32,9 @@ public:
   /// positions that were looked at.
   bool choose(NodeId start, BucketChange &change, int64_t &work);
 
+  /// The same, of the changes that join two buckets, or starts that are alone.
+  bool chooseJoin(NodeId start, BucketChange &change, int64_t &work);
+
   /// Draws a start with producers that are placed before `last`, a start that is alone or leads a bucket, and puts it
   /// off behind `last` with all that only it needs and all that needs it: its producers can then run beside the
   /// collective of `last`. Returns false if there is none.

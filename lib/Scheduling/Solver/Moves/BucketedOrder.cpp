@@ -359,44 +359,46 @@ void BucketedOrder::setBuffers(const LiveBucket &bucket) {
 // Dependences
 //===-----------------------------------------------------------------------------------------===//
 
-/// The key of the last slot that has to come before `slot`.
-BucketedOrder::Key BucketedOrder::keyBefore(NodeId slot) const {
-  Key last = -(Key(1) << kKeyBits);
-  auto follow = [&](NodeId other) {
-    if (other != slot)
-      last = std::max(last, keyOf(other));
-  };
+void BucketedOrder::forEachBefore(NodeId slot, llvm::function_ref<void(NodeId)> visit) const {
   if (roles[slot] == Role::Own) {
     for (NodeId pred : given.preds[slot])
-      follow(after[pred]);
-    return last;
+      visit(after[pred]);
+    return;
   }
   if (roles[slot] == Role::Empty)
-    return last;
+    return;
   const LiveBucket &bucket = buckets[bucketAt[slot]];
   bool isPack = roles[slot] == Role::Pack;
   switch (roles[slot]) {
   case Role::Pack:
   case Role::Start:
     if (!isPack && bucket.shape.packs)
-      follow(packSlot(bucket.leader));
+      visit(packSlot(bucket.leader));
     // Edges from start to start are an order of issues, and do not concern the pack.
     for (NodeId member : bucket.what.members)
       for (NodeId pred : given.preds[member])
         if (!bucket.shape.packs || isPack != (isGivenStart[pred] != 0))
-          follow(after[pred]);
+          visit(after[pred]);
     for (NodeId cast : bucket.shape.casts)
       for (NodeId pred : given.preds[cast])
         if (isPack)
-          follow(after[pred]);
-    return last;
+          visit(after[pred]);
+    return;
   case Role::Wait:
-    follow(bucket.leader);
-    return last;
+    return visit(bucket.leader);
   default:
-    follow(waitOf(bucket));
-    return last;
+    return visit(waitOf(bucket));
   }
+}
+
+/// The key of the last slot that has to come before `slot`.
+BucketedOrder::Key BucketedOrder::keyBefore(NodeId slot) const {
+  Key last = -(Key(1) << kKeyBits);
+  forEachBefore(slot, [&](NodeId other) {
+    if (other != slot)
+      last = std::max(last, keyOf(other));
+  });
+  return last;
 }
 
 /// The key of the first slot that has to come behind `slot`.

@@ -80,11 +80,17 @@ public:
   bool isCritical(int32_t position) const { return timeline->isCritical(position); }
   /// Whether compute stands still at a wait, and the makespan depends on it.
   bool isExposed(int32_t position) const { return timeline->isExposed(position); }
+  /// Whether a lane stands still before the collective of a start, and the makespan depends on it.
+  bool isStarved(int32_t position) const { return timeline->isStarved(position); }
   /// The slot of the start that a wait waits for; kNone for other slots.
   NodeId startOf(NodeId slot) const { return slots.nodes[slot].start; }
+  LaneId laneOf(NodeId slot) const { return slots.nodes[slot].lane; }
   /// The range of positions to which a slot can move by its dependences. O(degree, or members and their degrees).
   int32_t earliest(NodeId slot) const;
   int32_t latest(NodeId slot) const;
+  /// Calls `visit` with every slot that has to come before a slot, and maybe with the slot itself. O(degree, or members
+  /// and their degrees).
+  void forEachBefore(NodeId slot, llvm::function_ref<void(NodeId)> visit) const;
   /// Whether a slot is a start that is alone, or the one of a bucket. O(1), for those who look at many.
   bool isStart(NodeId slot) const { return isGivenStart[slot] && roles[slot] != Role::Empty; }
 

@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "LocalMoves.h"
+#include "CommSched/Support/Arithmetic.h"
 #include <algorithm>
 
 using namespace commsched;
@@ -34,6 +35,22 @@ constexpr int64_t kTriesPerChange = 3, kTriesPerGroup = 16;
 /// One of so many changes puts something off behind the start of an exposed wait; fewer after kFruitless of them have
 /// not shortened the order.
 constexpr int64_t kChangesPerPutOff = 4, kChangesPerRarePutOff = 16, kFruitless = 256;
+/// Of so many tries all but one are of the kind that has shortened the order most for its steps lately. What a kind has
+/// done counts half whenever it has taken so many steps.
+constexpr int64_t kTriesPerAny = 2, kRememberedSteps = 20000;
+/// One of so many tries of any kind lets a start for which a lane stands still come earlier.
+constexpr int64_t kTriesPerAdvance = 16;
+/// One of so many changes joins buckets, besides those that changes of any kind join.
+constexpr int64_t kChangesPerJoin = 8;
+/// Limit on the exponent of the distance, spread over the powers of two, over which such a start comes, and on the
+/// number of slots that move with it.
+constexpr int64_t kMaxAdvanceShift = 12;
+constexpr size_t kMaxAdvanced = 256;
+/// Limits on the exponent of the number of starts that come earlier with it, and on the positions looked at for these.
+constexpr int64_t kMaxFollowersShift = 5;
+constexpr int32_t kMaxFollowersScan = 1024;
+/// Number of positions at which starved starts are looked for in the time in which a node is played.
+constexpr int32_t kScannedPerPlayed = 8;
 /// One of so many moves of nodes is about an exposed wait.
 constexpr int64_t kTriesPerExposed = 3;
 
@@ -49,6 +66,9 @@ LocalMoves::LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decode
       starts.push_back(node);
   focusEnd = order.size();
   startsInFocus = starts;
+  neededIn.assign(order.size(), 0);
+  shortest = order.makespan();
+  learns = facts.hasDeferredStages && facts.problem.size() > kMostSmall;
 }
 
 /// Chooses the positions for the next tries, around one on which the makespan depends, and finds what is critical
@@ -73,11 +93,14 @@ void LocalMoves::chooseFocus() {
 void LocalMoves::findCritical() {
   critical.clear();
   exposed.clear();
+  starved.clear();
   for (int32_t at = focusFirst; at < focusEnd; ++at) {
     if (order.isCritical(at))
       critical.push_back(order.order()[at]);
     if (order.isExposed(at))
       exposed.push_back(order.order()[at]);
+    if (order.isStarved(at))
+      starved.push_back(order.order()[at]);
   }
 }
 
@@ -166,23 +189,136 @@ bool LocalMoves::choosePutOff(BucketChange &change, int64_t &work) {
   return start != kNone && buckets.choosePutOff(start, change, work);
 }
 
-void LocalMoves::tryChange(int64_t &steps, Ns slack) {
+/// Of the starts for which a lane stands still one, or one that follows it closely on the lane.
+NodeId LocalMoves::chooseStarved(int64_t &work) {
+  NodeId start = starved[random.below(static_cast<int64_t>(starved.size()))];
+  const LaneId lane = order.laneOf(start);
+  int64_t further = random.below(int64_t(1) << random.below(kMaxFollowersShift));
+  const int32_t end = std::min(order.position(start) + kMaxFollowersScan, focusEnd);
+  for (int32_t at = order.position(start) + 1; further > 0 && at < end; ++at, ++work)
+    if (NodeId slot = order.order()[at]; order.isStart(slot) && order.laneOf(slot) == lane) {
+      start = slot;
+      --further;
+    }
+  return start;
+}
+
+/// Lets a start for which a lane stands still come earlier: takes what it does not need from a stretch before it to its
+/// back, or what it needs there to the stretch's front, whichever is less.
+bool LocalMoves::chooseAdvance(BucketChange &change, int64_t &work) {
+  NodeId start = chooseStarved(work);
+  if (order.isEmpty(start))
+    return false;
+  const int32_t to = order.position(start);
+  const auto distance = static_cast<int32_t>(2 + random.below(int64_t(1) << random.below(kMaxAdvanceShift)));
+  const int32_t from = std::max(to - distance, focusFirst);
+  const bool keepsLane = random.below(2) == 0;
+  const LaneId lane = order.laneOf(start);
+  ++advances;
+  auto need = [&](NodeId slot) { order.forEachBefore(slot, [&](NodeId other) { neededIn[other] = advances; }); };
+  llvm::SmallVector<NodeId, 64> needed = {start}, others;
+  need(start);
+  for (int32_t at = to; at-- > from; ++work) {
+    NodeId slot = order.order()[at];
+    if (order.isEmpty(slot))
+      continue;
+    const bool isNeeded =
+        neededIn[slot] == advances || (keepsLane && order.isStart(slot) && order.laneOf(slot) == lane);
+    (isNeeded ? needed : others).push_back(slot);
+    if (isNeeded)
+      need(slot);
+  }
+  change.isBehind = others.size() < needed.size();
+  if (others.empty() || std::min(others.size(), needed.size()) > kMaxAdvanced)
+    return false;
+  llvm::append_range(change.carried, llvm::reverse(change.isBehind ? others : needed));
+  change.anchor = change.isBehind ? start : others.back();
+  return true;
+}
+
+/// Looks again for what is starved near a position.
+void LocalMoves::findStarvedNear(int32_t position) {
+  starved.clear();
+  for (int32_t at = std::max(position - kMaxFollowersScan, focusFirst),
+               end = std::min(position + kMaxFollowersScan, focusEnd);
+       at < end; ++at)
+    if (order.isStarved(at))
+      starved.push_back(order.order()[at]);
+}
+
+void LocalMoves::tryChange(Kind kind, int64_t &steps, Ns slack) {
   BucketChange change;
   int64_t work = 0;
   const Ns before = order.makespan();
-  const int64_t perPutOff = fruitless < kFruitless ? kChangesPerPutOff : kChangesPerRarePutOff;
-  const bool mayMerge = order.mergeableStarts().size() > 1;
-  bool putsOff = mayMerge && !exposed.empty() && random.below(perPutOff) == 0;
-  if (putsOff ? choosePutOff(change, work) : buckets.choose(chooseStart(), change, work))
+  auto choose = [&] {
+    switch (kind) {
+    case PutOff:
+      return choosePutOff(change, work);
+    case Advance:
+      return chooseAdvance(change, work);
+    case Join:
+      return buckets.chooseJoin(chooseStart(), change, work);
+    default:
+      return buckets.choose(chooseStart(), change, work);
+    }
+  };
+  if (choose())
     order.tryChange(change, drawAllowed(slack), work);
-  if (putsOff)
+  if (kind == PutOff)
     fruitless = order.makespan() < before ? 0 : fruitless + 1;
+  if (kind == Advance && order.makespan() < before) {
+    findStarvedNear(order.position(change.anchor));
+    work += kMaxFollowersScan / kScannedPerPlayed;
+  }
   steps -= 1 + (work + laneWork) / kPlayedPerStep;
+}
+
+/// Draws a kind of try: one that does well, or any.
+LocalMoves::Kind LocalMoves::chooseKind() {
+  const bool mayMerge = order.mergeableStarts().size() > 1;
+  if (learns && random.below(kTriesPerAny) != 0) {
+    Kind best = AnyMove;
+    for (Kind kind : {AnyChange, Join, PutOff, Advance})
+      if (static_cast<Wide>(success[kind].gain) * success[best].steps >
+          static_cast<Wide>(success[best].gain) * success[kind].steps)
+        best = kind;
+    const bool isPossible = best == PutOff    ? mayMerge && !exposed.empty()
+                            : best == Advance ? !starved.empty()
+                            : best == Join    ? mayMerge && startsInFocus.size() > 1
+                                              : best != AnyChange || startsInFocus.size() > 1;
+    if (isPossible && success[best].gain > 0)
+      return best;
+  }
+  if (learns && !starved.empty() && random.below(kTriesPerAdvance) == 0)
+    return Advance;
+  if (startsInFocus.size() < 2 || random.below(mayMerge ? kTriesPerChange : kTriesPerGroup) != 0)
+    return AnyMove;
+  const int64_t perPutOff = fruitless < kFruitless ? kChangesPerPutOff : kChangesPerRarePutOff;
+  if (mayMerge && !exposed.empty() && random.below(perPutOff) == 0)
+    return PutOff;
+  return learns && mayMerge && random.below(kChangesPerJoin) == 0 ? Join : AnyChange;
+}
+
+void LocalMoves::tryOne(int64_t &steps, Ns slack) {
+  const Kind kind = chooseKind();
+  const int64_t stepsBefore = steps;
+  if (kind == AnyMove)
+    tryMove(steps, slack);
+  else
+    tryChange(kind, steps, slack);
+  Success &of = success[kind];
+  // What only makes up for the slack of earlier tries counts nothing.
+  of.gain += std::max<Ns>(shortest - order.makespan(), 0);
+  shortest = std::min(shortest, order.makespan());
+  of.steps += stepsBefore - steps;
+  if (of.steps > kRememberedSteps) {
+    of.gain /= 2;
+    of.steps /= 2;
+  }
 }
 
 void LocalMoves::run(int64_t &steps, Ns target, Ns slack, const std::atomic<bool> *stop) {
   const int64_t between = std::max<int64_t>(kTriesBetween, order.size() / kNodesPerTry);
-  const int64_t perChange = order.mergeableStarts().size() > 1 ? kTriesPerChange : kTriesPerGroup;
   for (int64_t tries = 0; steps > 0 && order.makespan() > target && order.size() > 1; ++tries) {
     if (tries % kTriesBetween == 0 && stop && *stop)
       break;
@@ -193,10 +329,7 @@ void LocalMoves::run(int64_t &steps, Ns target, Ns slack, const std::atomic<bool
       findCritical();
       steps -= (focusEnd - focusFirst) / kPlayedPerStep;
     }
-    if (startsInFocus.size() > 1 && random.below(perChange) == 0)
-      tryChange(steps, slack);
-    else
-      tryMove(steps, slack);
+    tryOne(steps, slack);
   }
   if (isLong())
     order.focus(focusFirst = 0, focusEnd = order.size());

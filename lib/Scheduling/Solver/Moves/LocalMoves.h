@@ -19,9 +19,14 @@
 
 #include "BucketMoves.h"
 #include "MoveChoice.h"
+#include <array>
 #include <atomic>
 
 namespace commsched {
+
+/// A problem is small up to about this many nodes. It is annealed with so much slack that what a kind of tries gains
+/// says little of the kind.
+inline constexpr NodeId kMostSmall = 3000;
 
 /// Moves the nodes of one order, and changes its buckets, within a peak limit. Units are not kept together.
 class LocalMoves {
@@ -41,6 +46,16 @@ public:
   Ns makespan() const { return order.makespan(); }
 
 private:
+  /// The kinds of tries, of which those do most of the work that do well: moves of single nodes, changes of buckets,
+  /// and among these those that join buckets, put something off, or let a start come earlier.
+  enum Kind : uint8_t { AnyMove, AnyChange, Join, PutOff, Advance };
+  static constexpr size_t kKinds = 5;
+  /// By how much the tries of a kind have lately shortened the shortest order, ns, and the steps that they took.
+  struct Success {
+    Ns gain = 0;
+    int64_t steps = 1;
+  };
+
   bool isLong() const { return order.size() > kLongOrder; }
   void chooseFocus();
   void findCritical();
@@ -49,9 +64,14 @@ private:
   bool chooseMove(NodeMove &move);
   Ns drawAllowed(Ns slack);
   void tryMove(int64_t &steps, Ns slack);
-  void tryChange(int64_t &steps, Ns slack);
+  void tryChange(Kind kind, int64_t &steps, Ns slack);
+  Kind chooseKind();
+  void tryOne(int64_t &steps, Ns slack);
   NodeId chooseStart();
   bool choosePutOff(BucketChange &change, int64_t &work);
+  NodeId chooseStarved(int64_t &work);
+  bool chooseAdvance(BucketChange &change, int64_t &work);
+  void findStarvedNear(int32_t position);
 
   BucketedOrder order;
   /// What the lanes add to the cost of a try, in played nodes.
@@ -67,6 +87,16 @@ private:
   std::vector<NodeId> critical;
   /// The waits at which compute stood still then, on the critical path.
   std::vector<NodeId> exposed;
+  /// The starts for which their lane stood still then, on the critical path.
+  std::vector<NodeId> starved;
+  /// Indexed by slot: the number of the last advance that needed it; and the number of advances.
+  std::vector<int64_t> neededIn;
+  int64_t advances = 0;
+  std::array<Success, kKinds> success;
+  /// The least makespan so far, ns.
+  Ns shortest = 0;
+  /// Whether kinds that do well are drawn more often, and starts come earlier for lanes that stand still.
+  bool learns = false;
   /// Number of changes that put something off since the last one of them that shortened the order.
   int64_t fruitless = 0;
 };
