@@ -228,10 +228,11 @@ COMMSCHED_EXPORT CommSchedBuffer commschedModuleListOperations(CommSchedModule *
 /**
  * The operations with their operands and results, as JSON, for a front end that follows a rewrite in its own graph:
  * {"functions": [{"name": ..., "arguments": [shapes], "ops": [["comm.wait", ["names", "of", "its", "location"],
- * [operands], [results], [shapes], [offsets]], ...], "returned": [values]}]}. "ops" are those of
+ * [operands], [results], [shapes], [offsets], "attributes"], ...], "returned": [values]}]}. "ops" are those of
  * commschedModuleListOperations. A value is a number: the arguments of the function come first. "returned" are the
  * operands of the terminator. There is one shape per argument and result, null unless it is a tensor, or a future of
- * one, of static size. The offsets are those of a slice, if they are constant. `data` is NULL if memory runs out.
+ * one, of static size. The offsets are those of a slice, if they are constant. The attributes are those that say what
+ * the operation is, as text, without large constants. `data` is NULL if memory runs out.
  */
 COMMSCHED_EXPORT CommSchedBuffer commschedModuleListDataflow(CommSchedModule *module);
 

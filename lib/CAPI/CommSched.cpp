@@ -494,6 +494,27 @@ static void writeShapes(llvm::json::OStream &json, TypeRange types) {
   }
 }
 
+/// What an operation is beside its operands and results. The numbers of operands are left out, since a rewrite that
+/// gives an operation a destination changes them, and so are large constants, and what a computation does to memory:
+/// that is what the analysis may know of it.
+static std::string describeAttributes(Operation &op) {
+  constexpr int64_t kMostElements = 16;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  auto properties = dyn_cast_or_null<DictionaryAttr>(op.getPropertiesAsAttribute());
+  if (!properties)
+    return text;
+  for (NamedAttribute attribute : properties) {
+    auto elements = dyn_cast<ElementsAttr>(attribute.getValue());
+    StringRef name = attribute.getName().getValue();
+    bool isMemory = isa<commsched::comm::ComputeOp>(op) && name != "name";
+    if (name.ends_with("SegmentSizes") || isMemory || (elements && elements.size() > kMostElements))
+      continue;
+    os << (text.empty() ? "" : ", ") << name << " = " << attribute.getValue();
+  }
+  return text;
+}
+
 /// Writes one operation of commschedModuleListDataflow. `numbers` has the values so far.
 static void writeDataflow(llvm::json::OStream &json, Operation &op, llvm::DenseMap<Value, int64_t> &numbers) {
   auto numberOf = [&](Value value) { return numbers.try_emplace(value, numbers.size()).first->second; };
@@ -506,6 +527,7 @@ static void writeDataflow(llvm::json::OStream &json, Operation &op, llvm::DenseM
     auto slice = dyn_cast<OffsetSizeAndStrideOpInterface>(op);
     bool isConstant = slice && !ShapedType::isDynamicShape(slice.getStaticOffsets());
     writeNumbers(json, isConstant ? slice.getStaticOffsets() : ArrayRef<int64_t>());
+    json.value(describeAttributes(op));
   });
 }
 

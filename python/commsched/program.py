@@ -81,13 +81,15 @@ Shape: TypeAlias = "tuple[int, ...] | None"
 class DataflowOperation(Operation):
     """An operation with what it reads and makes. Values are numbers; those of the function's arguments come first.
 
-    `shapes` has one entry per result. `offsets` are those of a slice with constant offsets.
+    `shapes` has one entry per result. `offsets` are those of a slice with constant offsets. `attributes` say what the
+    operation is, such as its reduction, as text.
     """
 
     operands: tuple[int, ...]
     results: tuple[int, ...]
     shapes: tuple[Shape, ...]
     offsets: tuple[int, ...]
+    attributes: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,8 +236,9 @@ def _shapes(shapes: list[list[int] | None]) -> tuple[Shape, ...]:
 
 
 def _dataflow_operation(entry: list[Any]) -> DataflowOperation:
-    opcode, names, operands, results, shapes, offsets = entry
-    return DataflowOperation(opcode, tuple(names), tuple(operands), tuple(results), _shapes(shapes), tuple(offsets))
+    opcode, names, operands, results, shapes, offsets, attributes = entry
+    values = tuple(operands), tuple(results)
+    return DataflowOperation(opcode, tuple(names), *values, _shapes(shapes), tuple(offsets), attributes)
 
 
 def version() -> str:

@@ -375,6 +375,11 @@ REFUSALS = {
         "cannot hold comm.symmetric",
     ),
     "streams": (plus, lambda p: p.run("comm-multi-stream{gate=false}"), "cannot hold comm.stream"),
+    "another reduction": (
+        plus,
+        rewritten("comm.all_reduce sum", "comm.all_reduce max"),
+        "cannot hold other attributes of comm.all_reduce",
+    ),
     "another operand": (plus, rewritten('"aten.mul.Tensor"(%0, %1)', '"aten.mul.Tensor"(%0, %0)'), "nothing says that"),
     "a value that is written in between": (
         copied_and_written,

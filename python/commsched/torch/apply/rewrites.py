@@ -98,6 +98,11 @@ class _Reader:
             own = self.before.operation.get(key)
             if own is None:
                 raise PlanError(f"an FX graph cannot hold the new operation {described(op)}")
+            if own.attributes != op.attributes:
+                raise PlanError(
+                    f"an FX graph cannot hold other attributes of {described(op)}: {own.attributes or 'none'} before, "
+                    f"{op.attributes or 'none'} behind it"
+                )
             self._compare(self._node_of(op), op.opcode, own.operands, op.operands)
         self._compare(self.graph.output_node(), "return", self.given.returned, self.changed.returned)
         kept = {name for op in self.changed.operations for name in op.names} | self.bucketed
