@@ -115,3 +115,22 @@ func.func @joined_views(%x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<2x4x1
   %v = comm.compute "aten.view"(%r) aliases [0] : (tensor<8x16xf32>) -> tensor<2x4x16xf32>
   return %r, %v : tensor<8x16xf32>, tensor<2x4x16xf32>
 }
+
+// -----
+
+// Tests that the wait for a collective in symmetric memory stays whole, as the collective does, between others that are split.
+comm.group @tp #comm.iota<[1, 2]>
+// CHECK-LABEL: func @symmetric
+func.func @symmetric(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  // CHECK-COUNT-2: comm.all_reduce sum {{.*}} : (tensor<4x4xf32>)
+  // CHECK: %[[F:.*]] = comm.all_reduce sum {{.*}}comm.symmetric{{.*}} : (tensor<8x4xf32>)
+  // CHECK: comm.wait %[[F]]
+  // CHECK-COUNT-2: comm.all_reduce sum {{.*}} : (tensor<4x4xf32>)
+  %f = comm.all_reduce sum %x on @tp : (tensor<8x4xf32>) -> !comm.future<tensor<8x4xf32>>
+  %a = comm.wait %f : !comm.future<tensor<8x4xf32>>
+  %g = comm.all_reduce sum %a on @tp {comm.symmetric = array<i1: false, true>} : (tensor<8x4xf32>) -> !comm.future<tensor<8x4xf32>>
+  %b = comm.wait %g : !comm.future<tensor<8x4xf32>>
+  %h = comm.all_reduce sum %b on @tp : (tensor<8x4xf32>) -> !comm.future<tensor<8x4xf32>>
+  %c = comm.wait %h : !comm.future<tensor<8x4xf32>>
+  return %c : tensor<8x4xf32>
+}

@@ -25,6 +25,7 @@ SplitSpace::SplitSpace(Block &block, const OperationCosts &costs, SplitSpaceOpti
   }
   findAxes(options);
   keepParameterGathers();
+  keepWaitsWithStarts();
   connect();
   findDimensions();
   if (options.dimension >= 0) {
@@ -96,14 +97,21 @@ void SplitSpace::keepParameterGathers() {
   }
   if (others == 0)
     return;
-  llvm::DenseSet<Operation *> whole;
-  for (size_t i : gathers) {
-    whole.insert(ops[i]);
+  for (size_t i : gathers)
     axesOf[i].clear();
-  }
+}
+
+/// A wait is split as its start is: a start in symmetric memory, for example, stays whole.
+void SplitSpace::keepWaitsWithStarts() {
+  llvm::DenseMap<Operation *, ArrayRef<SplitAxis>> axesOfStart;
   for (auto [op, axes] : llvm::zip_equal(ops, axesOf))
-    if (auto wait = dyn_cast<WaitOp>(op); wait && whole.contains(wait.getFuture().getDefiningOp()))
-      axes.clear();
+    if (isa<CollectiveOpInterface>(op))
+      axesOfStart[op] = axes;
+  for (auto [op, axes] : llvm::zip_equal(ops, axesOf))
+    if (auto wait = dyn_cast<WaitOp>(op))
+      llvm::erase_if(axes, [&, starts = axesOfStart.lookup(wait.getFuture().getDefiningOp())](const SplitAxis &axis) {
+        return llvm::none_of(starts, [&](const SplitAxis &of) { return of.results.front() == axis.results.front(); });
+      });
 }
 
 //===-----------------------------------------------------------------------------------------===//

@@ -103,6 +103,7 @@ private:
   void findAxes(SplitSpaceOptions options);
   int32_t dimensionOfAxis(mlir::Operation *op, const SplitAxis &axis) const;
   void keepParameterGathers();
+  void keepWaitsWithStarts();
   void connect();
   void findDimensions();
   /// The TokenDimension::id of a dimension of a value; -1 if no collective carries it.
