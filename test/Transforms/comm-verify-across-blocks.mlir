@@ -150,3 +150,48 @@ func.func @branches(%x: memref<4xf32>, %a: memref<16xf32>, %b: memref<16xf32>, %
   %w = comm.wait %f : !comm.future<memref<16xf32>>
   return %early, %unknown : f32, f32
 }
+
+// -----
+
+// Tests that an error in one function hides none in the next one, and what the edges of a switch and a loop with its condition
+// in front pass on.
+comm.group @dp #comm.iota<[1, 4]>
+func.func @within_block(%x: memref<4xf32>, %a: memref<16xf32>, %i: index) -> f32 {
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %x into %a on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  // expected-error @+1 {{reads operand #0, which is in flight}}
+  %v = memref.load %a[%i] : memref<16xf32>
+  %w = comm.wait %f : !comm.future<memref<16xf32>>
+  return %v : f32
+}
+
+func.func @switch(%x: memref<4xf32>, %a: memref<16xf32>, %b: memref<16xf32>, %c: i32, %i: index) -> f32 {
+  // expected-note @+1 {{started here, in another block or iteration}}
+  %f = comm.all_gather %x into %a on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  cf.switch %c : i32, [default: ^one(%b : memref<16xf32>), 7: ^one(%a : memref<16xf32>)]
+^one(%m: memref<16xf32>):
+  // expected-error @+1 {{reads operand #0, which is in flight}}
+  %v = memref.load %m[%i] : memref<16xf32>
+  %w = comm.wait %f : !comm.future<memref<16xf32>>
+  return %v : f32
+}
+
+func.func @while(%x: memref<?xf32>, %a: memref<?xf32>, %n: index, %one: f32) {
+  %c0 = arith.constant 0 : index
+  // expected-note @+1 {{started here, in another block or iteration}}
+  %first = comm.all_reduce sum %x into %a on @dp : (memref<?xf32>) -> !comm.future<memref<?xf32>>
+  %last = scf.while (%f = %first) : (!comm.future<memref<?xf32>>) -> !comm.future<memref<?xf32>> {
+    %c = arith.cmpi slt, %c0, %n : index
+    scf.condition(%c) %f : !comm.future<memref<?xf32>>
+  } do {
+  ^bb0(%g: !comm.future<memref<?xf32>>):
+    // expected-error @+1 {{writes operand #1, which is in flight}}
+    memref.store %one, %a[%c0] : memref<?xf32>
+    %w = comm.wait %g : !comm.future<memref<?xf32>>
+    memref.store %one, %a[%c0] : memref<?xf32>
+    %h = comm.all_reduce sum %x into %a on @dp : (memref<?xf32>) -> !comm.future<memref<?xf32>>
+    scf.yield %h : !comm.future<memref<?xf32>>
+  }
+  %e = comm.wait %last : !comm.future<memref<?xf32>>
+  return
+}

@@ -428,15 +428,17 @@ struct CommVerifyPass : public commsched::impl::CommVerifyBase<CommVerifyPass> {
     bool failedAny = failed(checkPlaces(getOperation()));
     TensorPlaces places(getOperation());
     getOperation().walk([&](FunctionOpInterface function) {
+      bool failedInBlock = false;
       function.walk([&](CollectiveOpInterface start) { failedAny |= failed(verifyWaits(start)); });
       function.walk([&](Block *block) {
         if (block->getParentOp() == getOperation())
           return;
         if (!block->getOps<CollectiveOpInterface>().empty())
-          failedAny |= failed(FlightChecker(*block, places).run());
+          failedInBlock |= failed(FlightChecker(*block, places).run());
         failedAny |= failed(checkStreams(*block));
       });
-      failedAny = failedAny || failed(checkFlightsAcrossBlocks(function));
+      // An access that is wrong within its block is reported once.
+      failedAny |= failedInBlock || failed(checkFlightsAcrossBlocks(function));
       failedAny |= failed(DivergenceChecker().run(function));
     });
     stampSignature(getOperation());

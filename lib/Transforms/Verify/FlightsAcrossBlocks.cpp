@@ -95,16 +95,17 @@ public:
       ended.insert(start);
   }
 
-  /// Tracks the collective of this block that a future belongs to, if there is one, as those of other blocks.
-  void track(Value future) {
-    auto known = own.find(future);
-    if (known == own.end())
+  /// Tracks the collectives of this block that futures belong to as those of other blocks.
+  void track(ArrayRef<Value> futures) {
+    Flights all;
+    for (Value future : futures)
+      if (auto known = own.find(future); known != own.end()) {
+        all[known->second] = flightOf(known->second);
+        own.erase(known);
+      }
+    if (all.empty())
       return;
-    Flights one;
-    one[known->second] = flightOf(known->second);
-    own.erase(known);
-    Flights all = getTracked();
-    join(all, one);
+    join(all, getTracked());
     setTracked(std::move(all));
   }
 
@@ -292,11 +293,11 @@ private:
   }
 
   void visitRegions(RegionBranchOpInterface branch, BlockFlights &flights) {
-    for (Value operand : branch->getOperands())
-      flights.track(operand);
+    SmallVector<Value> futures(branch->getOperands());
     if (communicating.contains(branch))
-      branch->walk([&](WaitOp wait) { flights.track(wait.getFuture()); });
-    else if (!flights.hasTracked())
+      branch->walk([&](WaitOp wait) { futures.push_back(wait.getFuture()); });
+    flights.track(futures);
+    if (!communicating.contains(branch) && !flights.hasTracked())
       return;
     Entries entries;
     Flights before = flights.getTracked(), after;

@@ -20,7 +20,7 @@ namespace commsched {
 /// Reports accesses to memory that a collective of another block, or of another iteration, has in flight on some path
 /// to them. Only memrefs: a future of tensors that leaves its block makes bufferization copy. What may be complete, and
 /// what is known as part of a memref without its bytes being constants, is not reported. O(operations * depth of
-/// loops), and for each block the collectives in flight at its beginning.
+/// loops), and for each block and each operation with regions the collectives of other blocks that are in flight there.
 llvm::LogicalResult checkFlightsAcrossBlocks(mlir::FunctionOpInterface function);
 
 } // namespace commsched
